@@ -1,0 +1,117 @@
+// Package ledger is the contract of the one store: objects, the log of every
+// change to them, and the work that a change left to do, written in one commit.
+//
+// It owns the words (Object, Change, Set, Work), the pure decision which sets
+// of a batch hold and what they write (Decide), and the interfaces that a store
+// must satisfy. It must not know SQL, HTTP or any kind of object by name.
+// Package sqlledger keeps it on disk; package ledgertest checks that it does.
+package ledger
+
+import (
+	"context"
+	"time"
+)
+
+// Ledger is everything a store offers. Consumers ask for the part they use.
+type Ledger interface {
+	Committer
+	Reader
+	Log
+	Queue
+	Keeper
+}
+
+// Committer writes.
+type Committer interface {
+	// Commit writes the whole set or nothing. Many callers' sets share one
+	// database commit; a set that fails a guard fails alone.
+	//
+	// Faults: Invalid (malformed, undeclared field, too large), NotFound (an
+	// expected object is not there), Conflict (reasons "version", "exists",
+	// "name-taken", "lease-lost"), Exhausted (a counter's bound; reason
+	// "counter:<name>"), Unavailable (the store is away; reason
+	// "outcome-unknown" if the set may yet have been written).
+	Commit(ctx context.Context, set Set) (Result, error)
+}
+
+// Reader answers from the present and the past. It never waits for writers.
+type Reader interface {
+	// Get returns one object, also a soft-deleted one; NotFound if it never was.
+	Get(ctx context.Context, ref Ref) (Object, error)
+	// List returns one page.
+	List(ctx context.Context, query Query) ([]Object, error)
+	// Total counts all that the query matches, Offset, Limit and Order aside:
+	// from a transactional counter where the query is only a declared scope,
+	// exactly and on a budget of its own otherwise.
+	Total(ctx context.Context, query Query) (int64, error)
+	// Lookup returns the holder of a claimed name; NotFound if it is free.
+	Lookup(ctx context.Context, name Name) (Ref, error)
+}
+
+// Log reads changes. Sequences are dense and in commit order, so a reader that
+// resumes after the last sequence it saw never skips one.
+type Log interface {
+	// Head tells the newest sequence and who this ledger is.
+	Head(ctx context.Context) (Head, error)
+	// Changes returns changes in the order of their sequences.
+	Changes(ctx context.Context, query ChangeQuery) ([]Change, error)
+	// At returns the last change of an object at or before a moment; NotFound
+	// if the object did not exist then.
+	At(ctx context.Context, ref Ref, moment Moment) (Change, error)
+	// Hints returns a channel that holds a signal when there may be new
+	// changes or due work, of any replica. It closes when ctx ends. A hint can
+	// be late or lost: poll slowly besides.
+	Hints(ctx context.Context) <-chan struct{}
+}
+
+// Queue hands out due work under fenced leases. All times are the store's.
+type Queue interface {
+	// Claim leases due work, fairly over organisations.
+	Claim(ctx context.Context, request ClaimRequest) (Claimed, error)
+	// Renew prolongs leases and returns those that are lost.
+	Renew(ctx context.Context, leases []Lease, d time.Duration) (lost []Lease, err error)
+	// Release hands leased work back untouched, due at once.
+	Release(ctx context.Context, leases []Lease) error
+	// Backlog counts work per kind.
+	Backlog(ctx context.Context) ([]Backlog, error)
+}
+
+// Keeper holds what does not belong into an object: large things and secrets.
+type Keeper interface {
+	// PutBlob stores bytes, encrypted, and returns their digest ("sha256:...").
+	PutBlob(ctx context.Context, data []byte) (digest string, err error)
+	Blob(ctx context.Context, digest string) ([]byte, error)
+	// Seal encrypts a secret under a key of its own and returns a reference
+	// ("secret:<id>") that may stand in objects and in the log.
+	Seal(ctx context.Context, plaintext []byte) (ref string, err error)
+	Unseal(ctx context.Context, ref string) ([]byte, error)
+	// Shred destroys the secret's key, and with it every copy ever made.
+	Shred(ctx context.Context, ref string) error
+}
+
+// Head is the log's newest sequence, and the ledger's identity. The epoch moves
+// when a ledger is restored or promoted: readers of a higher epoch must not
+// follow a lower one.
+type Head struct {
+	Ledger string
+	Epoch  int64
+	Seq    int64
+	At     time.Time
+}
+
+// Moment is a point in the log: a sequence, or a time if Seq is zero.
+type Moment struct {
+	Seq  int64
+	Time time.Time
+}
+
+// ChangeQuery selects changes. Zero fields select everything.
+type ChangeQuery struct {
+	After   int64 // only sequences greater than this
+	Until   int64 // only sequences up to this; 0 = no bound
+	Kind    string
+	ID      string // with Kind
+	Org     string
+	Limit   int  // default 1000, at most 10000
+	Reverse bool // newest first
+}
