@@ -1,0 +1,115 @@
+// Package v1 holds the wire structs of Drover's own API, /api/v1. It knows
+// nothing but the standard library; server, client and agent share it.
+package v1
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Object is anything the ledger holds.
+type Object struct {
+	Kind       string            `json:"kind" doc:"The ledger's kind: instance, offering, cluster, operation"`
+	ID         string            `json:"id"`
+	Resource   string            `json:"resource,omitempty" doc:"The name users know it by: dinosaurs, offerings, ..."`
+	Org        string            `json:"org,omitempty"`
+	Owner      string            `json:"owner,omitempty"`
+	Name       string            `json:"name,omitempty"`
+	Phase      string            `json:"phase,omitempty"`
+	Parent     string            `json:"parent,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Fields     map[string]any    `json:"fields,omitempty"`
+	Generation int64             `json:"generation" doc:"Moves when the intent changes"`
+	Version    int64             `json:"version" doc:"Moves on every write"`
+	Spec       json.RawMessage   `json:"spec,omitempty"`
+	Status     json.RawMessage   `json:"status,omitempty"`
+	Created    time.Time         `json:"created"`
+	Updated    time.Time         `json:"updated"`
+	Deleted    *time.Time        `json:"deleted,omitempty"`
+}
+
+// List is one page of objects.
+type List struct {
+	Page  int      `json:"page"`
+	Size  int      `json:"size"`
+	Total int64    `json:"total"`
+	Items []Object `json:"items"`
+}
+
+// Change is one entry of the log.
+type Change struct {
+	Seq    int64     `json:"seq"`
+	At     time.Time `json:"at"`
+	Actor  string    `json:"actor"`
+	Cause  string    `json:"cause" doc:"request:<id>, change:<kind>/<id>@<version>, report:<cluster>@<n> or schedule:<what>"`
+	Op     string    `json:"op"`
+	Object Object    `json:"object"`
+}
+
+// Changes is a piece of the log. Resume after Next.
+type Changes struct {
+	Items []Change `json:"items"`
+	Next  int64    `json:"next"`
+}
+
+// Resource is something verbs apply to: a kind of the ledger, or an offering's
+// instances under the offering's own names.
+type Resource struct {
+	Name     string   `json:"name" doc:"Plural: dinosaurs"`
+	Singular string   `json:"singular"`
+	Kind     string   `json:"kind" doc:"The ledger's kind"`
+	Offering string   `json:"offering,omitempty"`
+	API      string   `json:"api,omitempty" doc:"Path of the offering's public API"`
+	Verbs    []string `json:"verbs"`
+}
+
+// Resources lists what this server knows.
+type Resources struct {
+	Items []Resource `json:"items"`
+}
+
+// CreateInstance orders an instance: POST /api/v1/<resource>.
+type CreateInstance struct {
+	Name       string         `json:"name"`
+	Provider   string         `json:"cloud_provider,omitempty"`
+	Region     string         `json:"region,omitempty"`
+	MultiAZ    *bool          `json:"multi_az,omitempty"`
+	Plan       string         `json:"plan,omitempty" doc:"<type>.<size>"`
+	Version    string         `json:"version,omitempty"`
+	Parameters map[string]any `json:"parameters,omitempty"`
+}
+
+// UpdateInstance changes intent: PATCH /api/v1/<resource>/<id or name>. Absent
+// fields stay.
+type UpdateInstance struct {
+	Owner      *string        `json:"owner,omitempty"`
+	Version    *string        `json:"version,omitempty"`
+	Suspended  *bool          `json:"suspended,omitempty"`
+	Parameters map[string]any `json:"parameters,omitempty"`
+}
+
+// TokenRequest asks the built-in issuer for a token: POST /api/v1/tokens, admins only.
+type TokenRequest struct {
+	User     string `json:"user,omitempty"`
+	Org      string `json:"org,omitempty"`
+	OrgAdmin bool   `json:"org_admin,omitempty"`
+	Admin    bool   `json:"admin,omitempty"`
+	Cluster  string `json:"cluster,omitempty" doc:"A token for this cluster's agent instead of a user"`
+	TTL      string `json:"ttl,omitempty" doc:"Default 1h for users, 8760h for agents"`
+}
+
+// Token is a signed JWT.
+type Token struct {
+	Token   string    `json:"token"`
+	Expires time.Time `json:"expires"`
+}
+
+// Error is the one error object, shared by every API of the server.
+type Error struct {
+	ID          string `json:"id"`
+	Kind        string `json:"kind"`
+	Href        string `json:"href"`
+	Code        string `json:"code"`
+	Reason      string `json:"reason"`
+	OperationID string `json:"operation_id,omitempty" doc:"The request's id; it is in the server's log and in the cause of what the request did"`
+}

@@ -1,0 +1,61 @@
+// Package access knows who is calling and what they may do: principals, tokens
+// of any OIDC issuer and of the built-in one, and the keys of the latter.
+//
+// It must not know HTTP routes or any other domain.
+package access
+
+import "context"
+
+// Principal is an authenticated caller.
+type Principal struct {
+	User     string   // username claim
+	Org      string   // organisation; empty: the caller sees only what it owns
+	Account  string   // account_id claim
+	OrgAdmin bool     // is_org_admin claim
+	Roles    []string // realm_access.roles claim
+	Cluster  string   // set for an agent: the only cluster it may speak for
+	Admin    bool     // operator of this control plane: sees and may do everything
+}
+
+// Actor is how the log names the principal.
+func (p Principal) Actor() string {
+	if p.Cluster != "" {
+		return "agent:" + p.Cluster
+	}
+	return p.User
+}
+
+// Scope is the columns that limit what the principal sees; nil = everything.
+func (p Principal) Scope() map[string]any {
+	switch {
+	case p.Admin:
+		return nil
+	case p.Org != "":
+		return map[string]any{"org": p.Org}
+	}
+	return map[string]any{"owner": p.User}
+}
+
+// Sees reports whether an object of this organisation and owner is visible.
+func (p Principal) Sees(org, owner string) bool {
+	return p.Admin || (p.Org != "" && p.Org == org) || (p.Org == "" && p.User != "" && p.User == owner)
+}
+
+// MayDelete: the admin any, the org admin its organisation's, everybody their own.
+func (p Principal) MayDelete(org, owner string) bool {
+	return p.Admin || p.Sees(org, owner) && (p.OrgAdmin || p.User == owner)
+}
+
+// MayUpdate: the same organisation, and owner or org admin.
+func (p Principal) MayUpdate(org, owner string) bool { return p.MayDelete(org, owner) }
+
+type key struct{}
+
+// With returns a context that carries the principal.
+func With(ctx context.Context, p Principal) context.Context { return context.WithValue(ctx, key{}, p) }
+
+// From returns the principal of the context; the zero Principal sees nothing.
+func From(ctx context.Context) Principal {
+	p, _ := ctx.Value(key{}).(Principal)
+	return p
+}
