@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -118,8 +117,21 @@ kill -"${how:-QUIT}" $pid 2>/dev/null
 wait $pid
 [ -n "$how" ] || rm -rf "$dir"`
 
+// start tries again for a while: the children of a killed server take a moment
+// to notice, and until then a new one refuses to touch their data.
 func (s *Server) start() error {
-	logs, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	var err error
+	for range 50 {
+		if err = s.launch(); err == nil || !strings.Contains(err.Error(), "pre-existing shared memory") {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond) // nothing signals the end of another's children
+	}
+	return err
+}
+
+func (s *Server) launch() error {
+	logs, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -139,44 +151,26 @@ func (s *Server) start() error {
 	}
 	if err := s.ready(); err != nil {
 		s.end("QUIT")
-		out, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-		return fmt.Errorf("%w; its log: %s", err, out)
+		return err
 	}
 	return nil
 }
 
-// ready waits for the status line that the server keeps in its pid file.
+// ready waits until the server answers, or has said why it will not.
 func (s *Server) ready() error {
-	deadline := time.Now().Add(30 * time.Second)
-	for time.Now().Before(deadline) {
-		if s.status() == "ready" {
-			ctx, cancel := context.WithDeadline(context.Background(), deadline)
-			defer cancel()
-			conn, err := pgx.Connect(ctx, s.URL("postgres"))
-			if err != nil {
-				return err
-			}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for {
+		conn, err := pgx.Connect(ctx, s.URL("postgres"))
+		if err == nil {
 			return conn.Close(ctx)
+		}
+		out, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+		if ctx.Err() != nil || strings.Contains(string(out), "FATAL:  pre-existing shared memory") {
+			return fmt.Errorf("%w; its log: %s", err, out)
 		}
 		time.Sleep(10 * time.Millisecond) // the server offers no signal to wait for
 	}
-	return fmt.Errorf("the server is not ready after 30 s")
-}
-
-// status is the eighth line of postmaster.pid.
-func (s *Server) status() string {
-	f, err := os.Open(filepath.Join(s.dir, "data", "postmaster.pid"))
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for n := 1; lines.Scan(); n++ {
-		if n == 8 {
-			return strings.TrimSpace(lines.Text())
-		}
-	}
-	return ""
 }
 
 func (s *Server) end(signal string) {
@@ -187,7 +181,4 @@ func (s *Server) end(signal string) {
 	s.leash.Close()
 	s.shell.Wait() //nolint:errcheck // it ends by a signal
 	s.shell = nil
-	if signal == "KILL" {
-		os.Remove(filepath.Join(s.dir, "data", "postmaster.pid")) // its stale status would look ready
-	}
 }
