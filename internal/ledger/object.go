@@ -187,7 +187,7 @@ func convert(t Type, v any) (any, bool) {
 	case string:
 		if t == Time {
 			at, err := time.Parse(time.RFC3339Nano, x)
-			return at.UTC(), err == nil
+			return at.UTC().Truncate(time.Microsecond), err == nil && storable(at)
 		}
 		return x, t == Text
 	case bool:
@@ -197,9 +197,9 @@ func convert(t Type, v any) (any, bool) {
 	case int64:
 		return x, t == Int
 	case float64:
-		return int64(x), t == Int && x == float64(int64(x))
+		return int64(x), t == Int && x >= -1<<63 && x < 1<<63 && x == float64(int64(x))
 	case time.Time:
-		return x.UTC().Truncate(time.Microsecond), t == Time
+		return x.UTC().Truncate(time.Microsecond), t == Time && storable(x)
 	}
 	return nil, false
 }
