@@ -30,7 +30,9 @@ type Order struct {
 }
 
 // Expr is a condition: And, Or or Compare.
-type Expr interface{ check(c *checker, depth int) error }
+type Expr interface {
+	check(c *checker, depth int) error
+}
 
 // And holds when all hold; an empty And always does.
 type And []Expr
