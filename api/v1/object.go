@@ -33,6 +33,7 @@ type List struct {
 	Page  int      `json:"page"`
 	Size  int      `json:"size"`
 	Total int64    `json:"total"`
+	Seq   int64    `json:"seq,omitempty" doc:"The log's newest sequence before the page was read: watch after it to miss nothing"`
 	Items []Object `json:"items"`
 }
 
