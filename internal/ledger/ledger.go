@@ -46,6 +46,8 @@ type Reader interface {
 	Total(ctx context.Context, query Query) (int64, error)
 	// Lookup returns the holder of a claimed name; NotFound if it is free.
 	Lookup(ctx context.Context, name Name) (Ref, error)
+	// Counter returns a bounded counter's value, 0 if it was never moved.
+	Counter(ctx context.Context, name string) (int64, error)
 }
 
 // Log reads changes. Sequences are dense and in commit order, so a reader that
