@@ -3,8 +3,11 @@ package v1
 import "encoding/json"
 
 // Desired is the full desired state of one cluster, as the server streams it to
-// the agent: GET /api/v1/clusters/<id>/desired, one message per change, always
-// complete. An item whose body the agent has been sent on this connection comes
+// the agent: GET /api/v1/clusters/<id>/desired?agent=<Report.Agent>, server-sent
+// events named "desired" whose data is one message, one per change and always
+// complete; comments keep the connection alive. With the agent's id the server
+// knows that a process is gone when its stream ends, and a restarted one need
+// not wait to be heard. An item whose body the agent has been sent on this connection comes
 // without the body; the digest says which one is meant. An item that is not
 // listed is left alone: only Delete asks for a removal.
 type Desired struct {
