@@ -48,7 +48,8 @@ func (f Fence) Before(other Fence) bool { return f.Token < other.Token }
 
 // Result is what a run has to write and what comes next. The write shares one
 // commit with the end of the run and is guarded by its lease; if the object was
-// changed meanwhile it is dropped, and the object is run again at once.
+// changed meanwhile it is dropped, and the object is run again at once. It is
+// written beside an error too, which then decides what comes next.
 type Result struct {
 	Write ledger.Set
 	// Again runs the reconciler once more under the same lease, at once.
@@ -71,7 +72,7 @@ func Wait(write ledger.Set, d time.Duration, why string) Result {
 }
 
 // Terminal marks an error that no retry will mend: the work ends here until the
-// object changes. The result that is returned beside it is still written.
+// object changes.
 func Terminal(err error) error {
 	if err == nil {
 		return nil
@@ -101,7 +102,8 @@ const (
 	LeaseLost Outcome = "lease_lost"
 )
 
-// Observer sees every run. The loop calls it from its workers.
+// Observer sees every call of a reconciler, with the time until its result was
+// written. The loop calls it from its workers.
 type Observer interface {
 	Ran(kind string, outcome Outcome, d time.Duration, err error)
 }
