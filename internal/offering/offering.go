@@ -137,7 +137,8 @@ type Facts struct {
 	Placement  string            `json:"placement"`
 	Host       string            `json:"host"`
 	Parameters map[string]any    `json:"parameters"`
-	Deleted    bool              `json:"deleted"` // it is to go
+	Deleted    bool              `json:"deleted"`   // it is to go
+	Suspended  bool              `json:"suspended"` // it is to rest
 	Created    time.Time         `json:"created"`
 	Expires    time.Time         `json:"expires"`
 }

@@ -1,0 +1,77 @@
+package instance
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
+)
+
+// encode makes the put of an instance: documents, columns, and what the public
+// API will show, rendered now so that lists need not.
+func encode(ctx context.Context, off *offering.Offering, in *Instance, op string) (ledger.Put, error) {
+	o := in.Object
+	var err error
+	if o.Spec, err = json.Marshal(in.Spec); err != nil {
+		return ledger.Put{}, err
+	}
+	if o.Status, err = json.Marshal(in.Status); err != nil {
+		return ledger.Put{}, err
+	}
+	if o.View, err = off.Present(ctx, facts(in)); err != nil {
+		return ledger.Put{}, err
+	}
+	o.Fields = ledger.Fields{
+		"offering": in.Spec.Offering, "region": in.Spec.Region, "provider": in.Spec.Provider,
+		"instance_type": in.Spec.Type, "size": in.Spec.Size, "version": in.Spec.Version, "multi_az": in.Spec.MultiAZ,
+		"cluster": in.Status.Cluster, "host": in.host(),
+	}
+	o.Parent = in.Status.Cluster
+	return ledger.Put{Object: o, Expect: in.Version, Op: op}, nil
+}
+
+func (in *Instance) host() string {
+	if len(in.Status.Routes) == 0 {
+		return ""
+	}
+	return in.Status.Routes[0].Host
+}
+
+// facts are what the offering's expressions see.
+func facts(in *Instance) offering.Facts {
+	f := offering.Facts{
+		ID: in.ID, Name: in.Name, Owner: in.Owner, Org: in.Org, Phase: in.Phase, Reason: in.Status.Reason,
+		Provider: in.Spec.Provider, Region: in.Spec.Region, MultiAZ: in.Spec.MultiAZ,
+		Type: in.Spec.Type, Size: in.Spec.Size, Version: in.Spec.Version,
+		Cluster: in.Status.Cluster, Namespace: in.Status.Namespace, Placement: in.Status.Placement,
+		Host: in.host(), Parameters: in.Spec.Parameters,
+		Deleted: in.Spec.Deleted, Suspended: in.Spec.Suspended, Created: in.Created, Expires: in.Status.Expires,
+	}
+	if in.Status.Observed != nil {
+		f.Actual = in.Status.Observed.Versions
+	}
+	return f
+}
+
+// names are what an instance claims: its name within its tenant, and its hosts
+// within the whole fleet. They are free again only after cleanup.
+func names(in *Instance) []ledger.Claim {
+	claims := []ledger.Claim{{
+		Name:   ledger.Name{Space: nameSpace(in.Spec.Offering, in.Org, in.Owner), Name: in.Name},
+		Holder: in.Ref,
+	}}
+	for _, r := range in.Status.Routes {
+		claims = append(claims, ledger.Claim{Name: ledger.Name{Space: "host", Name: r.Host}, Holder: in.Ref})
+	}
+	return claims
+}
+
+// nameSpace is where a tenant's names are unique: its organisation, or the
+// user alone where the token knows no organisation.
+func nameSpace(offeringName, org, owner string) string {
+	if org != "" {
+		return "instance/" + offeringName + "/org/" + org
+	}
+	return "instance/" + offeringName + "/owner/" + owner
+}

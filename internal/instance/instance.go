@@ -1,0 +1,240 @@
+package instance
+
+import (
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+// Phases of an instance.
+const (
+	Accepted     = "accepted"
+	Preparing    = "preparing"
+	Provisioning = "provisioning"
+	Ready        = "ready"
+	Failed       = "failed"
+	Suspending   = "suspending"
+	Suspended    = "suspended"
+	Resuming     = "resuming"
+	Deprovision  = "deprovision"
+	Deleting     = "deleting" // the last one; deleted_at is set when cleanup is done
+)
+
+// Transition is one row of the table of all moves between phases.
+type Transition struct {
+	From, To string
+	Who      string // user, worker, agent, clock
+	When     string
+}
+
+// Transitions is the only place that says which moves there are.
+// docs/states.md is drawn from it.
+var Transitions = []Transition{
+	{Accepted, Preparing, "worker", "a data plane with room was found and its units are reserved"},
+	{Accepted, Failed, "worker", "no data plane had room for an hour"},
+	{Preparing, Provisioning, "worker", "hooks have answered and the data plane's document is made"},
+	{Preparing, Failed, "worker", "a hook refused, or could not be reached for five minutes"},
+	{Provisioning, Ready, "agent", "the agent reports ready for the wanted generation"},
+	{Provisioning, Failed, "agent", "the agent reports an error"},
+	{Ready, Failed, "agent", "the agent reports an error"},
+	{Ready, Suspending, "user", "an operator suspends it"},
+	{Failed, Ready, "agent", "the agent reports ready again"},
+	{Suspending, Suspended, "agent", "the agent reports suspended"},
+	{Suspended, Resuming, "user", "an operator resumes it"},
+	{Resuming, Ready, "agent", "the agent reports ready"},
+	{Resuming, Failed, "agent", "the agent reports an error"},
+	{Accepted, Deprovision, "user", "deleted, or past its lifespan"},
+	{Preparing, Deprovision, "user", "deleted, or past its lifespan"},
+	{Provisioning, Deprovision, "user", "deleted, or past its lifespan"},
+	{Ready, Deprovision, "user", "deleted, or past its lifespan"},
+	{Failed, Deprovision, "user", "deleted, or past its lifespan"},
+	{Suspending, Deprovision, "user", "deleted, or past its lifespan"},
+	{Suspended, Deprovision, "user", "deleted, or past its lifespan"},
+	{Resuming, Deprovision, "user", "deleted, or past its lifespan"},
+	{Deprovision, Deleting, "agent", "the agent reports that it is gone, or it never reached a data plane"},
+}
+
+var moves = func() map[[2]string]bool {
+	m := map[[2]string]bool{}
+	for _, t := range Transitions {
+		m[[2]string{t.From, t.To}] = true
+	}
+	return m
+}()
+
+// CanMove reports whether the table has the move.
+func CanMove(from, to string) bool { return moves[[2]string{from, to}] }
+
+// Kind declares instances to the ledger.
+var Kind = ledger.Kind{
+	Name: "instance",
+	Fields: []ledger.Field{
+		{Name: "offering", Type: ledger.Text},
+		{Name: "cluster", Type: ledger.Text},
+		{Name: "region", Type: ledger.Text},
+		{Name: "provider", Type: ledger.Text},
+		{Name: "instance_type", Type: ledger.Text},
+		{Name: "size", Type: ledger.Text},
+		{Name: "host", Type: ledger.Text},
+		{Name: "version", Type: ledger.Text},
+		{Name: "multi_az", Type: ledger.Bool},
+	},
+	Totals: [][]string{{"offering"}, {"offering", "org"}, {"offering", "owner"}},
+	Text:   []string{"name", "owner", "region", "provider", "phase"},
+}
+
+// Spec is what the tenant wants.
+type Spec struct {
+	Offering   string         `json:"offering"`
+	Provider   string         `json:"provider"`
+	Region     string         `json:"region"`
+	MultiAZ    bool           `json:"multi_az"`
+	Type       string         `json:"type"`
+	Size       string         `json:"size"`
+	Version    string         `json:"version"`
+	Parameters map[string]any `json:"parameters,omitempty"`
+	Suspended  bool           `json:"suspended,omitempty"`
+	Deleted    bool           `json:"deleted,omitempty"`
+}
+
+// Status is what has become of it.
+type Status struct {
+	Reason    string    `json:"reason,omitempty"`  // why it failed, for the user
+	Message   string    `json:"message,omitempty"` // what it waits for
+	Since     time.Time `json:"since,omitzero"`    // when the phase was entered
+	Expires   time.Time `json:"expires,omitzero"`
+	Operation string    `json:"operation,omitempty"` // the running one
+	Routes    []Route   `json:"routes,omitempty"`
+	Hooked    []string  `json:"hooked,omitempty"` // phases whose hooks have answered
+
+	Cluster   string   `json:"cluster,omitempty"`
+	Units     int64    `json:"units,omitempty"`    // reserved on the cluster
+	Rejected  []string `json:"rejected,omitempty"` // clusters that had no room after all
+	Namespace string   `json:"namespace,omitempty"`
+	Placement string   `json:"placement,omitempty"` // new for every placing
+
+	// Desired is the document for the data plane, made for the generation
+	// Rendered under the lease Token.
+	Desired  json.RawMessage `json:"desired,omitempty"`
+	Rendered int64           `json:"rendered,omitempty"`
+	Token    int64           `json:"token,omitempty"`
+	Observed *Observed       `json:"observed,omitempty"`
+}
+
+// Route is a host of the instance.
+type Route struct {
+	Name string `json:"name"`
+	Host string `json:"host"`
+}
+
+// Observed is the agent's last word.
+type Observed struct {
+	Generation int64             `json:"generation"`
+	State      string            `json:"state"` // as package runtime names them
+	Message    string            `json:"message,omitempty"`
+	Versions   map[string]string `json:"versions,omitempty"`
+	Placement  string            `json:"placement,omitempty"` // the placing that it speaks of
+}
+
+func (o *Observed) equal(p *Observed) bool {
+	if o == nil || p == nil {
+		return o == p
+	}
+	return o.Generation == p.Generation && o.State == p.State && o.Message == p.Message &&
+		o.Placement == p.Placement && maps.Equal(o.Versions, p.Versions)
+}
+
+// States that agents report, as package runtime names them.
+const (
+	stateInstalling = "installing"
+	stateReady      = "ready"
+	stateSuspended  = "suspended"
+	stateDeleted    = "deleted"
+	stateError      = "error"
+	stateRejected   = "rejected"
+)
+
+var states = []string{stateInstalling, stateReady, stateSuspended, stateDeleted, stateError, stateRejected}
+
+// Instance is an object with its documents decoded.
+type Instance struct {
+	ledger.Object
+	Spec   Spec
+	Status Status
+}
+
+// Decode reads an instance out of its object.
+func Decode(o ledger.Object) (Instance, error) {
+	in := Instance{Object: o}
+	if err := json.Unmarshal(o.Spec, &in.Spec); err != nil {
+		return in, fault.New(fault.Internal, "cannot read the spec of %s: %w", o.Ref, err)
+	}
+	if len(o.Status) > 0 {
+		if err := json.Unmarshal(o.Status, &in.Status); err != nil {
+			return in, fault.New(fault.Internal, "cannot read the status of %s: %w", o.Ref, err)
+		}
+	}
+	return in, nil
+}
+
+var namePattern = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+
+const maxName = 32
+
+// ValidateName checks a name that a tenant chose.
+func ValidateName(name string) error {
+	switch {
+	case name == "":
+		return fault.New(fault.Invalid, "name is not valid. Minimum length 1 is required.").Because("name-short")
+	case len(name) > maxName:
+		return fault.New(fault.Invalid, "name is not valid. Maximum length %d is required", maxName).Because("name-long")
+	case !namePattern.MatchString(name):
+		return fault.New(fault.Invalid, "name does not match %s", namePattern).Because("name-invalid")
+	}
+	return nil
+}
+
+// Item is an instance as the data plane must have it.
+type Item struct {
+	ID         string
+	Generation int64
+	Token      int64
+	Delete     bool
+	Body       json.RawMessage
+}
+
+// DesiredItem tells what the data plane must have of an object; ok is false for
+// what it need not know (yet, or any more).
+func DesiredItem(o ledger.Object) (item Item, ok bool) {
+	if o.Kind != Kind.Name || !o.Deleted.IsZero() || o.Phase == Accepted || o.Phase == Preparing || o.Phase == Deleting {
+		return Item{}, false
+	}
+	in, err := Decode(o)
+	if err != nil || len(in.Status.Desired) == 0 || in.Status.Cluster == "" {
+		return Item{}, false
+	}
+	return Item{
+		ID: o.ID, Generation: in.Status.Rendered, Token: in.Status.Token,
+		Delete: o.Phase == Deprovision, Body: in.Status.Desired,
+	}, true
+}
+
+// placed reports whether a data plane may hold something of the instance.
+func (in *Instance) placed() bool { return in.Status.Cluster != "" && len(in.Status.Desired) > 0 }
+
+// seen returns the agent's last word on the present placing, and whether it is
+// about the generation that was rendered last.
+func (in *Instance) seen() (state, message string, current bool) {
+	o := in.Status.Observed
+	if o == nil || o.Placement != in.Status.Placement {
+		return "", "", false
+	}
+	return o.State, o.Message, o.Generation >= in.Status.Rendered
+}
+
+func (in *Instance) hooked(phase string) bool { return slices.Contains(in.Status.Hooked, phase) }

@@ -1,0 +1,101 @@
+package instance
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+// Observation is what an agent says of one instance.
+type Observation struct {
+	ID         string
+	Generation int64
+	State      string // as package runtime names them
+	Message    string
+	Versions   map[string]string
+}
+
+const (
+	reportWriters = 64 // sets of one report that share commits
+	maxMessage    = 1024
+)
+
+// Report writes what an agent observed, as far as it is news, and wakes what it
+// is about. An observation that makes no sense (of an instance elsewhere, of a
+// generation that never was, in an unknown state) changes nothing and is
+// returned as refused; the others are not harmed by it.
+func (s *Service) Report(ctx context.Context, clusterID string, items []Observation) (refused []string, err error) {
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(reportWriters)
+	bad := make([]bool, len(items))
+	for i, item := range items {
+		group.Go(func() error {
+			err := s.observe(gctx, clusterID, item)
+			switch fault.Of(err) {
+			case fault.Invalid, fault.NotFound:
+				bad[i] = err != nil
+				return nil
+			}
+			return err
+		})
+	}
+	err = group.Wait()
+	for i, item := range items {
+		if bad[i] {
+			refused = append(refused, item.ID)
+		}
+	}
+	return refused, err
+}
+
+func (s *Service) observe(ctx context.Context, clusterID string, item Observation) error {
+	if !slices.Contains(states, item.State) {
+		return fault.New(fault.Invalid, "unknown state")
+	}
+	item.Message = strings.ToValidUTF8(item.Message[:min(len(item.Message), maxMessage)], "")
+	for attempt := 0; ; attempt++ {
+		o, err := s.store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: item.ID})
+		if err != nil {
+			return err
+		}
+		in, err := Decode(o)
+		if err != nil {
+			return err
+		}
+		if in.Status.Cluster != clusterID || item.Generation < 0 || item.Generation > in.Generation {
+			return fault.New(fault.Invalid, "not of this cluster or generation")
+		}
+		if !o.Deleted.IsZero() || o.Phase == Deleting {
+			return nil // a late word on what is gone
+		}
+		seen := &Observed{
+			Generation: item.Generation, State: item.State, Message: item.Message,
+			Versions: item.Versions, Placement: in.Status.Placement,
+		}
+		if last := in.Status.Observed; last.equal(seen) || last != nil && last.Placement == seen.Placement && last.Generation > seen.Generation {
+			return nil
+		}
+		off, ok := s.offerings.Get(in.Spec.Offering)
+		if !ok {
+			return fault.New(fault.Unavailable, "offering %q is not loaded", in.Spec.Offering)
+		}
+		in.Status.Observed = seen
+		put, err := encode(ctx, off, &in, "report")
+		if err != nil {
+			return err
+		}
+		_, err = s.store.Commit(ctx, ledger.Set{
+			Actor: "agent:" + clusterID, Cause: ledger.CauseOf(ctx),
+			Puts:  []ledger.Put{put},
+			Wakes: []ledger.Wake{{Ref: o.Ref, Org: o.Org}},
+		})
+		if fault.Reason(err) != "version" || attempt >= maxConflicts {
+			return err
+		}
+	}
+}

@@ -1,0 +1,347 @@
+package instance
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"time"
+
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
+	"github.com/droverhq/drover/internal/operation"
+)
+
+// Store is what the room needs of the ledger.
+type Store interface {
+	ledger.Committer
+	ledger.Reader
+}
+
+// Offerings finds the compiled offering of an instance.
+type Offerings interface {
+	Get(name string) (*offering.Offering, bool)
+}
+
+// Service holds the verbs on instances. Each is one transaction that leaves its
+// due work behind. The caller comes with the context, as does the cause.
+type Service struct {
+	store     Store
+	offerings Offerings
+	now       func() time.Time
+}
+
+// NewService makes the service.
+func NewService(store Store, offerings Offerings) *Service {
+	return &Service{store: store, offerings: offerings, now: time.Now}
+}
+
+// Create is an order.
+type Create struct {
+	Name       string
+	Provider   string // default: the offering's first
+	Region     string // default: the provider's first
+	MultiAZ    *bool
+	Plan       string // <type>.<size>; default: the offering's first
+	Version    string // default: the offering's newest
+	Parameters map[string]any
+}
+
+// Create accepts an order. It answers when the order is durable, long before
+// the instance is ready.
+func (s *Service) Create(ctx context.Context, off *offering.Offering, req Create) (ledger.Object, error) {
+	who := access.From(ctx)
+	if who.User == "" {
+		return ledger.Object{}, fault.New(fault.Denied, "the token names no user").Because("denied")
+	}
+	if err := ValidateName(req.Name); err != nil {
+		return ledger.Object{}, err
+	}
+	spec, size, err := order(off, req)
+	if err != nil {
+		return ledger.Object{}, err
+	}
+	now := s.now().UTC()
+	in := Instance{
+		Object: ledger.Object{
+			Ref: ledger.Ref{Kind: Kind.Name, ID: ledger.NewID()},
+			Org: who.Org, Owner: who.User, Name: req.Name, Phase: Accepted, Created: now,
+		},
+		Spec:   spec,
+		Status: Status{Since: now},
+	}
+	if size.Lifespan > 0 {
+		in.Status.Expires = now.Add(time.Duration(size.Lifespan))
+	}
+	routes, err := off.Routes(ctx, facts(&in))
+	if err != nil {
+		return ledger.Object{}, err
+	}
+	for _, r := range routes {
+		in.Status.Routes = append(in.Status.Routes, Route{Name: r.Name, Host: r.Host})
+	}
+	op := operation.Start("create", in.Object, ledger.CauseOf(ctx))
+	in.Status.Operation = op.Object.ID
+	put, err := encode(ctx, off, &in, "create")
+	if err != nil {
+		return ledger.Object{}, err
+	}
+	r, err := s.store.Commit(ctx, ledger.Set{
+		Actor: who.Actor(), Cause: ledger.CauseOf(ctx),
+		Puts:   []ledger.Put{put, op},
+		Claims: names(&in),
+		Wakes:  []ledger.Wake{{Ref: in.Ref}},
+	})
+	if fault.Reason(err) == "name-taken" {
+		return ledger.Object{}, fault.New(fault.Conflict, "%s name is already used: %w", off.Spec.Names.Kind, err).Because("name-taken")
+	}
+	if err != nil {
+		return ledger.Object{}, err
+	}
+	return r.Objects[0], nil
+}
+
+// order checks an order against the offering and fills in the defaults.
+func order(off *offering.Offering, req Create) (Spec, offering.Size, error) {
+	typ, size, err := off.Plan(req.Plan)
+	if err != nil {
+		return Spec{}, size, err
+	}
+	provider, region, err := off.Place(req.Provider, req.Region)
+	if err != nil {
+		return Spec{}, size, err
+	}
+	version, err := off.Version(req.Version)
+	if err != nil {
+		return Spec{}, size, err
+	}
+	parameters, err := off.Validate(req.Parameters)
+	if err != nil {
+		return Spec{}, size, err
+	}
+	multiAZ := typ.MultiAZ != nil && *typ.MultiAZ
+	if typ.MultiAZ == nil && req.MultiAZ != nil {
+		multiAZ = *req.MultiAZ
+	}
+	return Spec{
+		Offering: off.Metadata.Name, Provider: provider.Name, Region: region.Name, MultiAZ: multiAZ,
+		Type: typ.Name, Size: size.Name, Version: version, Parameters: parameters,
+	}, size, nil
+}
+
+// Get returns an instance that the caller may see, by id or by name.
+func (s *Service) Get(ctx context.Context, offeringName, idOrName string) (ledger.Object, error) {
+	in, err := s.find(ctx, offeringName, idOrName)
+	return in.Object, err
+}
+
+func (s *Service) find(ctx context.Context, offeringName, idOrName string) (Instance, error) {
+	who := access.From(ctx)
+	missing := fault.New(fault.NotFound, "%s with id='%s' not found", offeringName, idOrName)
+	o, err := s.store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: idOrName})
+	if fault.Is(err, fault.NotFound) && namePattern.MatchString(idOrName) {
+		o, err = s.byName(ctx, who, offeringName, idOrName)
+	}
+	if fault.Is(err, fault.NotFound) {
+		return Instance{}, missing
+	}
+	if err != nil {
+		return Instance{}, err
+	}
+	if o.Fields["offering"] != offeringName || !who.Sees(o.Org, o.Owner) || !o.Deleted.IsZero() {
+		return Instance{}, missing
+	}
+	return Decode(o)
+}
+
+// byName finds a live instance by name: by the claim in the caller's own scope,
+// or for an admin, who has none, by search.
+func (s *Service) byName(ctx context.Context, who access.Principal, offeringName, name string) (ledger.Object, error) {
+	ref, err := s.store.Lookup(ctx, ledger.Name{Space: nameSpace(offeringName, who.Org, who.User), Name: name})
+	if err == nil {
+		return s.store.Get(ctx, ref)
+	}
+	if !who.Admin || !fault.Is(err, fault.NotFound) {
+		return ledger.Object{}, err
+	}
+	found, err := s.store.List(ctx, ledger.Query{
+		Kind: Kind.Name, Scope: map[string]any{"offering": offeringName, "name": name}, Limit: 2,
+	})
+	switch {
+	case err != nil:
+		return ledger.Object{}, err
+	case len(found) == 0:
+		return ledger.Object{}, fault.New(fault.NotFound, "no %s is named %q", offeringName, name)
+	case len(found) > 1:
+		return ledger.Object{}, fault.New(fault.Conflict, "several organisations have a %s named %q: use the id", offeringName, name)
+	}
+	return found[0], nil
+}
+
+// Query selects instances for a list.
+type Query struct {
+	Offering string // empty: of all offerings
+	Where    ledger.Expr
+	Order    []ledger.Order
+	Page     int // from 1
+	Size     int
+	Whole    bool // spec and status too, not only the view
+}
+
+// List returns a page of what the caller may see, and the total.
+func (s *Service) List(ctx context.Context, q Query) ([]ledger.Object, int64, error) {
+	scope := map[string]any{}
+	if q.Offering != "" {
+		scope["offering"] = q.Offering
+	}
+	maps.Copy(scope, access.From(ctx).Scope())
+	return ledger.Paged(ctx, s.store, ledger.Query{
+		Kind: Kind.Name, Scope: scope, Where: q.Where, Order: q.Order, Brief: !q.Whole,
+		Offset: max(q.Page-1, 0) * q.Size, Limit: q.Size,
+	})
+}
+
+// Update changes what is wanted; nil stays as it is.
+type Update struct {
+	Owner      *string
+	Version    *string
+	Suspended  *bool // admins only
+	Parameters map[string]any
+}
+
+// Update changes intent.
+func (s *Service) Update(ctx context.Context, offeringName, idOrName string, req Update) (ledger.Object, error) {
+	return s.change(ctx, offeringName, idOrName, func(in *Instance, off *offering.Offering, who access.Principal) (string, error) {
+		if !who.MayUpdate(in.Org, in.Owner) {
+			return "", fault.New(fault.Denied, "only the owner or an organisation admin may change it")
+		}
+		if in.Spec.Deleted {
+			return "", fault.New(fault.Conflict, "it is being deleted").Because("deleting")
+		}
+		if req.Owner != nil {
+			if *req.Owner == "" {
+				return "", fault.New(fault.Invalid, "owner must not be empty").Because("field")
+			}
+			if in.Org == "" { // its name is claimed under the owner
+				return "", fault.New(fault.Invalid, "only within an organisation can an instance be handed on").Because("field")
+			}
+			in.Owner = *req.Owner
+		}
+		if req.Version != nil {
+			v, err := off.Version(*req.Version)
+			if err != nil {
+				return "", err
+			}
+			in.Spec.Version = v
+		}
+		if req.Parameters != nil {
+			merged := maps.Clone(in.Spec.Parameters)
+			if merged == nil {
+				merged = map[string]any{}
+			}
+			maps.Copy(merged, req.Parameters)
+			p, err := off.Validate(merged)
+			if err != nil {
+				return "", err
+			}
+			in.Spec.Parameters = p
+		}
+		if req.Suspended != nil && *req.Suspended != in.Spec.Suspended {
+			if !who.Admin {
+				return "", fault.New(fault.Denied, "only an operator may suspend or resume")
+			}
+			if *req.Suspended && in.Phase != Ready || !*req.Suspended && in.Phase != Suspended {
+				return "", fault.New(fault.Conflict, "it is %s: only a ready instance can be suspended, only a suspended one resumed", in.Phase).Because("phase")
+			}
+			in.Spec.Suspended = *req.Suspended
+		}
+		return "update", nil
+	})
+}
+
+// Delete asks for the end. The instance is gone when its data plane has said so
+// and everything it held was given back; asking twice changes nothing.
+func (s *Service) Delete(ctx context.Context, offeringName, idOrName string) (ledger.Object, error) {
+	return s.change(ctx, offeringName, idOrName, func(in *Instance, _ *offering.Offering, who access.Principal) (string, error) {
+		if !who.MayDelete(in.Org, in.Owner) {
+			return "", fault.New(fault.Denied, "only the owner or an organisation admin may delete it")
+		}
+		if in.Spec.Deleted {
+			return "", nil
+		}
+		in.deprovision(s.now())
+		return "delete", nil
+	})
+}
+
+func (in *Instance) deprovision(now time.Time) {
+	in.Spec.Deleted = true
+	in.Phase, in.Status.Since, in.Status.Message = Deprovision, now.UTC(), ""
+}
+
+const maxConflicts = 8
+
+// change reads, edits and writes an instance, again if somebody else wrote
+// meanwhile. An edit that returns no verb leaves everything as it is.
+func (s *Service) change(ctx context.Context, offeringName, idOrName string,
+	edit func(*Instance, *offering.Offering, access.Principal) (verb string, err error)) (ledger.Object, error) {
+	off, ok := s.offerings.Get(offeringName)
+	if !ok {
+		return ledger.Object{}, fault.New(fault.NotFound, "there is no offering %q", offeringName)
+	}
+	who := access.From(ctx)
+	for attempt := 0; ; attempt++ {
+		in, err := s.find(ctx, offeringName, idOrName)
+		if err != nil {
+			return ledger.Object{}, err
+		}
+		spec := in.Object.Spec
+		verb, err := edit(&in, off, who)
+		if err != nil || verb == "" {
+			return in.Object, err
+		}
+		set := ledger.Set{Actor: who.Actor(), Cause: ledger.CauseOf(ctx)}
+		if now, err := json.Marshal(in.Spec); err != nil {
+			return ledger.Object{}, err
+		} else if string(now) != string(spec) {
+			if set.Puts, err = s.succeed(ctx, &in, verb, set.Cause); err != nil {
+				return ledger.Object{}, err
+			}
+			set.Wakes = []ledger.Wake{{Ref: in.Ref, Org: in.Org}}
+		}
+		put, err := encode(ctx, off, &in, verb)
+		if err != nil {
+			return ledger.Object{}, err
+		}
+		set.Puts = append([]ledger.Put{put}, set.Puts...)
+		r, err := s.store.Commit(ctx, set)
+		if err == nil {
+			return r.Objects[0], nil
+		}
+		if fault.Reason(err) != "version" || attempt >= maxConflicts {
+			return ledger.Object{}, err
+		}
+	}
+}
+
+// succeed starts a new operation on the instance and ends the one it overtakes.
+func (s *Service) succeed(ctx context.Context, in *Instance, verb string, cause ledger.Cause) ([]ledger.Put, error) {
+	var puts []ledger.Put
+	if in.Status.Operation != "" {
+		op, err := s.store.Get(ctx, ledger.Ref{Kind: operation.Kind.Name, ID: in.Status.Operation})
+		if err != nil {
+			return nil, err
+		}
+		if op.Phase == operation.Running {
+			end, err := operation.Finish(op, operation.Superseded, "a later "+verb+" took its place", s.now())
+			if err != nil {
+				return nil, err
+			}
+			puts = append(puts, end)
+		}
+	}
+	start := operation.Start(verb, in.Object, cause)
+	in.Status.Operation = start.Object.ID
+	return append(puts, start), nil
+}
