@@ -2,6 +2,7 @@ package reconcile_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,9 +220,9 @@ func TestFinishIsRetriedWhileTheLeaseLasts(t *testing.T) {
 func TestKilledReplicaIsReplacedWhenItsLeaseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		dead := false
+		var dead atomic.Bool
 		f := &faulty{Ledger: s, before: func(string) error {
-			if dead {
+			if dead.Load() {
 				return errAway
 			}
 			return nil
@@ -233,7 +234,7 @@ func TestKilledReplicaIsReplacedWhenItsLeaseEnds(t *testing.T) {
 		})
 		s.wake("a")
 		time.Sleep(5500 * time.Millisecond) // several renewals
-		dead = true
+		dead.Store(true)
 		killed := time.Now()
 		ran := make(chan time.Time, 1)
 		stopSecond := start(t, reconcile.Config{Ledger: s, Holder: "second"}, func(context.Context, reconcile.Task) (reconcile.Result, error) {
