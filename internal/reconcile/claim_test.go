@@ -76,6 +76,7 @@ func TestIdleFleetWritesNothing(t *testing.T) {
 			unsettled: func(string, int) ([]ledger.Wake, string, error) { unsettled++; return nil, "", nil },
 		}}}, nil)
 		time.Sleep(time.Hour)
+		stop()
 		commits, claims := s.count()
 		if commits != 0 || claims > 2500 || claims < 1000 {
 			t.Errorf("%d commits and %d claims in an hour, want none and one about every 2 s", commits, claims)
@@ -83,7 +84,6 @@ func TestIdleFleetWritesNothing(t *testing.T) {
 		if unsettled < 4 || unsettled > 9 {
 			t.Errorf("%d resyncs in an hour, want one about every 10 min", unsettled)
 		}
-		stop()
 	})
 }
 
@@ -124,11 +124,11 @@ func TestResumesWhenTheStoreIsBack(t *testing.T) {
 			return reconcile.Result{}, nil
 		})
 		time.Sleep(time.Minute)
+		back := time.Now()
+		s.mu.Lock()
 		if asked < 30 || asked > 75 {
 			t.Errorf("asked %d times in a minute, want about every 1 to 2 s", asked)
 		}
-		back := time.Now()
-		s.mu.Lock()
 		away = false
 		s.state.Work[thing("a")] = ledger.WorkRow{Ref: thing("a"), Due: back, Dirty: 1} // with no hint
 		s.mu.Unlock()
@@ -169,6 +169,63 @@ type resyncing struct {
 
 func (r *resyncing) Unsettled(_ context.Context, after string, limit int) ([]ledger.Wake, string, error) {
 	return r.unsettled(after, limit)
+}
+
+func TestResyncSurvivesItsConsumers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		asked, ran := 0, 0
+		r := &resyncing{
+			reconciler: func(context.Context, reconcile.Task) (reconcile.Result, error) {
+				ran++
+				return reconcile.Result{}, nil
+			},
+			unsettled: func(string, int) ([]ledger.Wake, string, error) {
+				switch asked++; asked {
+				case 1:
+					panic("oh no")
+				case 2:
+					return nil, "", errAway
+				}
+				return []ledger.Wake{{Ref: thing("a")}}, "", nil
+			},
+		}
+		stop := start(t, reconcile.Config{Ledger: s, Resync: time.Minute, Reconcilers: map[string]reconcile.Reconciler{"thing": r}}, nil)
+		time.Sleep(10 * time.Minute)
+		stop()
+		if asked < 7 || ran != asked-2 {
+			t.Errorf("asked %d times, ran %d times; want the resync to go on after a panic and an error", asked, ran)
+		}
+	})
+}
+
+func TestRunningCountsRunsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, hold := newStore(), make(chan struct{})
+		loop := reconcile.New(reconcile.Config{Ledger: s, Reconcilers: map[string]reconcile.Reconciler{
+			"thing": reconciler(func(context.Context, reconcile.Task) (reconcile.Result, error) {
+				<-hold
+				return reconcile.Result{}, nil
+			}),
+		}})
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { ended <- loop.Run(ctx) }()
+		s.wake("a", "b")
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]int{"thing": 2}, loop.Running()); diff != "" {
+			t.Errorf("while two run (-want +got):\n%s", diff)
+		}
+		close(hold)
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]int{}, loop.Running()); diff != "" {
+			t.Errorf("after they ended (-want +got):\n%s", diff)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestResyncWakesWhatIsIdle(t *testing.T) {

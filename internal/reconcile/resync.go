@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/droverhq/drover/internal/ledger"
@@ -32,13 +33,18 @@ func (l *Loop) resync(ctx context.Context) {
 				continue
 			}
 			if err := l.resyncKind(ctx, resyncer); err != nil && ctx.Err() == nil {
-				l.log.Warn("resync failed; the next one goes on", "kind", kind, "err", err)
+				l.log.Warn("resync failed; the next one goes on", append([]any{"kind", kind, "err", err}, stack(err)...)...)
 			}
 		}
 	}
 }
 
-func (l *Loop) resyncKind(ctx context.Context, resyncer Resyncer) error {
+func (l *Loop) resyncKind(ctx context.Context, resyncer Resyncer) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicked{v, debug.Stack()}
+		}
+	}()
 	after := ""
 	for ctx.Err() == nil {
 		wakes, next, err := resyncer.Unsettled(ctx, after, resyncPage)

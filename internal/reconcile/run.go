@@ -50,7 +50,16 @@ type panicked struct {
 	stack []byte
 }
 
-func (p *panicked) Error() string { return fmt.Sprintf("the reconciler panicked: %v", p.value) }
+func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+
+// stack returns the log attribute that only a panic has.
+func stack(err error) []any {
+	var p *panicked
+	if errors.As(err, &p) {
+		return []any{"stack", string(p.stack)}
+	}
+	return nil
+}
 
 // call runs the reconciler, unless its time is over.
 func (l *Loop) call(ctx context.Context, task Task) (result Result, err error) {
@@ -204,10 +213,7 @@ func (l *Loop) report(r *run, finish ledger.Finish, err error) {
 		return
 	}
 	args := []any{"kind", r.work.Kind, "id", r.work.ID, "attempts", r.work.Attempts + 1, "err", err}
-	var p *panicked
-	if errors.As(err, &p) {
-		args = append(args, "stack", string(p.stack))
-	}
+	args = append(args, stack(err)...)
 	if finish.Next {
 		l.log.Warn("reconcile failed; trying again", append(args, "next", finish.After)...)
 		return

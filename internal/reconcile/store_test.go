@@ -50,7 +50,10 @@ func (s *store) Commit(_ context.Context, set ledger.Set) (ledger.Result, error)
 	}
 	if !d.Empty() {
 		s.commits++
-		s.hint()
+	}
+	due := func(w ledger.WorkRow) bool { return !w.Due.After(s.state.Now) }
+	if len(d.Changes) > 0 || slices.ContainsFunc(slices.Collect(maps.Values(d.Work)), due) {
+		s.hint() // not for work that is due later: the contract does not promise it
 	}
 	return d.Outcomes[0].Result, d.Outcomes[0].Err
 }
