@@ -1,0 +1,126 @@
+package access
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/droverhq/drover/internal/fault"
+)
+
+// RoleAgent is the role that an agent's token has besides its cluster's claim.
+const RoleAgent = "fleetshard_operator"
+
+// DefaultAdminRole makes its holder an operator of the control plane.
+const DefaultAdminRole = "drover-admin"
+
+// maxName bounds what a token may call a user, an organisation or a cluster:
+// all of them become indexed columns.
+const maxName = 256
+
+// claims are the parts of a token that make a principal. Where the reference
+// systems knew an alternate name for a claim, both are read.
+type claims struct {
+	Username  text `json:"username"`
+	Preferred text `json:"preferred_username"`
+	ClientID  text `json:"clientId"`
+	Org       text `json:"org_id"`
+	OrgOther  text `json:"rh-org-id"`
+	Account   text `json:"account_id"`
+	OrgAdmin  flag `json:"is_org_admin"`
+	Cluster   text `json:"fleetshard-operator-cluster-id"`
+	Realm     struct {
+		Roles []string `json:"roles"`
+	} `json:"realm_access"`
+}
+
+// trust is what an issuer's word is taken for beyond who a user is.
+type trust struct {
+	adminRole string // empty: it makes no admins
+	agents    bool
+}
+
+func (c *claims) principal(t trust) (Principal, error) {
+	p := Principal{
+		User:     first(c.Username, c.Preferred, c.ClientID),
+		Org:      first(c.Org, c.OrgOther),
+		Account:  string(c.Account),
+		OrgAdmin: bool(c.OrgAdmin),
+		Roles:    c.Realm.Roles,
+	}
+	if c.Cluster != "" && t.agents && slices.Contains(c.Realm.Roles, RoleAgent) {
+		// An agent is nobody else besides: what its token also says of a
+		// user opens nothing.
+		p = Principal{Cluster: string(c.Cluster), Roles: c.Realm.Roles}
+	}
+	p.Admin = p.Cluster == "" && t.adminRole != "" && slices.Contains(p.Roles, t.adminRole)
+	if p.User == "" && p.Cluster == "" {
+		return Principal{}, fault.New(fault.Denied, "the token names no user")
+	}
+	for _, s := range []string{p.User, p.Org, p.Account, p.Cluster} {
+		if !presentable(s) {
+			return Principal{}, fault.New(fault.Denied, "the token's claims are not plain text of at most %d bytes", maxName)
+		}
+	}
+	return p, nil
+}
+
+func first(of ...text) string {
+	for _, s := range of {
+		if s != "" {
+			return string(s)
+		}
+	}
+	return ""
+}
+
+// presentable keeps out of log and ledger what could be mistaken there for
+// something else.
+func presentable(s string) bool {
+	if len(s) > maxName || !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsPrint(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// text is a claim that some issuers write as a number.
+type text string
+
+func (t *text) UnmarshalJSON(data []byte) error {
+	var s string
+	if err := json.Unmarshal(data, &s); err == nil {
+		*t = text(s)
+		return nil
+	}
+	var n json.Number
+	if err := json.Unmarshal(data, &n); err != nil {
+		return err
+	}
+	*t = text(n.String())
+	return nil
+}
+
+// flag is a claim that some issuers write as text.
+type flag bool
+
+func (f *flag) UnmarshalJSON(data []byte) error {
+	var b bool
+	if err := json.Unmarshal(data, &b); err == nil {
+		*f = flag(b)
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(data, &s); err != nil {
+		return err
+	}
+	b, err := strconv.ParseBool(s)
+	*f = flag(b)
+	return err
+}

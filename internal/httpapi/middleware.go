@@ -1,0 +1,254 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+// trace is what the server knows of one request while it runs. It belongs to
+// the request's goroutine.
+type trace struct {
+	id    string
+	route string // template for metrics; default: the mux's pattern
+	face  face   // how its API names errors
+	user  string
+	err   error // what went wrong, for the log
+	// compat is set for paths below an offering's group.
+	compat *compatPath
+	// stream ends the time limit and gives the place among the requests in
+	// flight to another one; see streaming.
+	stream func()
+}
+
+type traceKey struct{}
+
+func traceOf(ctx context.Context) *trace {
+	if t, ok := ctx.Value(traceKey{}).(*trace); ok {
+		return t
+	}
+	return &trace{face: ownFace}
+}
+
+// streaming declares that the answer will take as long as the client listens:
+// neither the server's time limit nor its write deadline ends it, and it counts
+// no longer as a request in flight.
+func (s *server) streaming(w http.ResponseWriter, r *http.Request) {
+	if t := traceOf(r.Context()); t.stream != nil {
+		t.stream()
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Time{}) // no deadline, or a test's recorder that knows none
+	_ = control.SetReadDeadline(time.Time{})
+}
+
+// middleware is everything that happens to every request, in this order:
+// name it, watch it, admit it, find out who asks, bound it, answer it.
+func (s *server) middleware(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := s.Clock()
+		t := &trace{id: requestID(r), face: ownFace, route: "(none)"}
+		out := &response{ResponseWriter: w, gzip: acceptsGzip(r)}
+		out.Header().Set("X-Request-ID", t.id)
+		ctx := context.WithValue(r.Context(), traceKey{}, t)
+		ctx = ledger.WithCause(ctx, ledger.ByRequest(t.id))
+		r = r.WithContext(ctx)
+		s.meters.running.Inc()
+		defer func() {
+			s.meters.running.Dec()
+			aborted := s.recovered(out, r, recover())
+			out.close()
+			s.report(r, t, out, s.Clock().Sub(start))
+			if aborted {
+				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
+			}
+		}()
+		s.serve(mux, out, r, t)
+	})
+}
+
+// recovered answers for a handler that panicked; it says whether it is too late for that.
+func (s *server) recovered(w *response, r *http.Request, p any) (aborted bool) {
+	if p == nil {
+		return false
+	}
+	if p != http.ErrAbortHandler {
+		s.Log.ErrorContext(r.Context(), "panic in a handler", "panic", p, "request", traceOf(r.Context()).id, "stack", string(debug.Stack()))
+	}
+	if w.status != 0 {
+		return true
+	}
+	s.fail(w, r, fault.New(fault.Internal, "panic in a handler"))
+	return false
+}
+
+func (s *server) serve(mux *http.ServeMux, w *response, r *http.Request, t *trace) {
+	if cors(w, r) {
+		return
+	}
+	s.resolve(r, t)
+	release, err := s.admit(r.Context())
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	defer release()
+	who, err := s.authenticate(r, t)
+	if err == nil {
+		t.user = who.Actor()
+		err = s.limits.take(w, r, who)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(access.With(r.Context(), who))
+	defer cancel(nil)
+	timer := time.AfterFunc(s.Timeout, func() {
+		cancel(fault.New(fault.Unavailable, "the request took too long"))
+	})
+	defer timer.Stop()
+	t.stream = func() { timer.Stop(); release() }
+	r = r.WithContext(ctx)
+	if r.Body != nil {
+		r.Body = http.MaxBytesReader(w, r.Body, s.MaxBody)
+	}
+	s.route(mux, w, r, t)
+}
+
+// route hands the request to an offering's API or to the mux. The mux has pages
+// of its own for an unknown path and a wrong method; ours are error objects.
+func (s *server) route(mux *http.ServeMux, w http.ResponseWriter, r *http.Request, t *trace) {
+	if t.compat != nil {
+		s.compat(w, r, t)
+		return
+	}
+	handler, pattern := mux.Handler(r)
+	if pattern != "" {
+		t.route = pattern
+		mux.ServeHTTP(w, r)
+		return
+	}
+	t.route = "(unknown)"
+	probe := &probe{header: http.Header{}}
+	handler.ServeHTTP(probe, r)
+	if allow := probe.header.Get("Allow"); allow != "" {
+		w.Header().Set("Allow", allow)
+		s.fail(w, r, wrongMethod(r))
+		return
+	}
+	s.fail(w, r, nothingAt(r))
+}
+
+// probe asks a handler for the headers it would send.
+type probe struct{ header http.Header }
+
+func (p *probe) Header() http.Header         { return p.header }
+func (p *probe) WriteHeader(int)             {}
+func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
+
+func wrongMethod(r *http.Request) error {
+	return fault.New(fault.Invalid, "%.16s is not possible at %.256q", r.Method, r.URL.Path).Because("method")
+}
+
+func nothingAt(r *http.Request) error {
+	return fault.New(fault.NotFound, "there is nothing at %.256q", r.URL.Path)
+}
+
+// authenticate finds out who asks. Everything under /api/ needs a token, but
+// for what describes an offering's API.
+func (s *server) authenticate(r *http.Request, t *trace) (access.Principal, error) {
+	if !strings.HasPrefix(r.URL.Path, "/api/") || t.compat != nil && t.compat.public() {
+		return access.Principal{}, nil
+	}
+	token := bearer(r)
+	if token == "" {
+		return access.Principal{}, fault.New(fault.Denied, "a bearer token is needed").Because("token")
+	}
+	return s.Authenticator.Authenticate(r.Context(), token)
+}
+
+// bearer returns the token of a request.
+func bearer(r *http.Request) string {
+	scheme, token, found := strings.Cut(r.Header.Get("Authorization"), " ")
+	if found && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	if r.Header.Get("Authorization") != "" {
+		return ""
+	}
+	if c, err := r.Cookie("cs_jwt"); err == nil {
+		return c.Value
+	}
+	return ""
+}
+
+// requestID takes the caller's id if it is fit for logs and the ledger.
+func requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-ID")
+	if len(id) < 8 || len(id) > 64 {
+		return rand.Text()
+	}
+	for _, c := range []byte(id) {
+		switch {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return rand.Text()
+		}
+	}
+	return id
+}
+
+// cors lets pages of any origin use the API; it says whether that was all.
+// Tokens are never sent by a browser on its own account: the cookie is not,
+// because credentials are not allowed here.
+func cors(w http.ResponseWriter, r *http.Request) (done bool) {
+	if r.Header.Get("Origin") == "" {
+		return false
+	}
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Add("Vary", "Origin")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		h.Set("Access-Control-Expose-Headers", "X-Request-ID, Retry-After")
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "DELETE, GET, PATCH, POST")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type")
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusOK)
+	return true
+}
+
+// report writes the request into log and metrics. Queries are left out of both:
+// a client may have put into one what belongs into a header.
+func (s *server) report(r *http.Request, t *trace, w *response, took time.Duration) {
+	s.meters.observe(r.Method, t.route, w.status, took)
+	level := slog.LevelInfo
+	attrs := []slog.Attr{
+		slog.String("request", t.id), slog.String("method", printable(r.Method, 16)), slog.String("path", printable(r.URL.Path, 256)),
+		slog.Int("status", w.status), slog.Duration("took", took), slog.String("user", t.user),
+	}
+	if t.err != nil {
+		attrs = append(attrs, slog.String("error", printable(t.err.Error(), 1024)))
+		if w.status >= 500 {
+			level = slog.LevelError
+		}
+	}
+	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
+}
+
+func printable(s string, most int) string {
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	return strings.ToValidUTF8(s, "?")
+}

@@ -1,0 +1,151 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
+)
+
+// Config is what the API is made of. Ledger, Offerings, Instances and
+// Authenticator are required.
+type Config struct {
+	Ledger    ledger.Ledger
+	Feed      *ledger.Feed // for watches
+	Offerings Offerings
+	Instances Instances
+	// Authenticator turns a bearer token into a principal.
+	Authenticator Authenticator
+	// Issuer signs tokens and publishes its keys; nil: there is no built-in issuer.
+	Issuer *access.Issuer
+
+	Log     *slog.Logger         // default: slog.Default
+	Metrics *prometheus.Registry // default: a registry of its own
+	Clock   func() time.Time     // default: time.Now
+
+	MaxBody  int64         // bytes of a request's body; default 1 MiB
+	Timeout  time.Duration // of a request that is not a stream; default 30s
+	InFlight int           // requests worked on at once, others wait; default 1024
+	Rate     float64       // requests per second and principal; 0 = no limit
+	Burst    int           // default: twice the rate
+}
+
+// Authenticator says who holds a token. Faults: Denied for a bad token,
+// Unavailable where its issuer cannot be asked.
+type Authenticator interface {
+	Authenticate(ctx context.Context, token string) (access.Principal, error)
+}
+
+// Offerings are the services that are sold, as they are at the moment.
+type Offerings interface {
+	Get(name string) (*offering.Offering, bool)
+	ByGroup(group, version string) (*offering.Offering, bool)
+	List() []*offering.Offering
+}
+
+// Instances are the verbs on what was sold; see instance.Service. The principal
+// and the cause come with the context.
+type Instances interface {
+	Create(ctx context.Context, off *offering.Offering, req instance.Create) (ledger.Object, error)
+	Get(ctx context.Context, offeringName, idOrName string) (ledger.Object, error)
+	List(ctx context.Context, q instance.Query) ([]ledger.Object, int64, error)
+	Update(ctx context.Context, offeringName, idOrName string, req instance.Update) (ledger.Object, error)
+	Delete(ctx context.Context, offeringName, idOrName string) (ledger.Object, error)
+}
+
+type server struct {
+	Config
+	meters   *meters
+	limits   *limits
+	inflight chan struct{}
+	// agents serves an offering's API for outside agents; rest is the path
+	// after /api/<group>/<version>/agent-clusters/. routesV1 sets it.
+	agents func(w http.ResponseWriter, r *http.Request, off *offering.Offering, rest []string)
+}
+
+// New makes the handler of the whole API.
+//
+// Everything below /api/ needs a token before it reaches a handler, which finds
+// the principal by access.From and the cause by ledger.CauseOf; errors go out
+// through fail, and a handler that streams says so by streaming. Nothing but
+// descriptions and probes may be registered outside of /api/.
+func New(c Config) (http.Handler, error) {
+	if c.Ledger == nil || c.Offerings == nil || c.Instances == nil || c.Authenticator == nil {
+		return nil, fault.New(fault.Internal, "httpapi needs a ledger, offerings, instances and an authenticator")
+	}
+	c.defaults()
+	s := &server{
+		Config:   c,
+		meters:   newMeters(c.Metrics),
+		limits:   newLimits(c.Rate, c.Burst, c.Clock),
+		inflight: make(chan struct{}, c.InFlight),
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(c.Metrics, promhttp.HandlerOpts{}))
+	if c.Issuer != nil {
+		mux.HandleFunc("GET /.well-known/jwks.json", s.jwks)
+	}
+	s.routesV1(mux)
+	return s.middleware(mux), nil
+}
+
+func (c *Config) defaults() {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.MaxBody <= 0 {
+		c.MaxBody = 1 << 20
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = 30 * time.Second
+	}
+	if c.InFlight <= 0 {
+		c.InFlight = 1024
+	}
+	if c.Burst <= 0 {
+		c.Burst = max(1, int(2*c.Rate))
+	}
+}
+
+// healthz says that the process answers, whatever it depends on.
+func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeText(w, http.StatusOK, "ok\n")
+}
+
+// readyz says that requests can be served: the ledger answers.
+func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := s.Ledger.Head(ctx); err != nil {
+		s.fail(w, r, fault.New(fault.Unavailable, "the ledger cannot be reached: %w", err))
+		return
+	}
+	writeText(w, http.StatusOK, "ready\n")
+}
+
+func (s *server) jwks(w http.ResponseWriter, r *http.Request) {
+	keys, err := s.Issuer.JWKS(r.Context())
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Cache-Control", "public, max-age=60")
+	writeJSON(w, http.StatusOK, keys)
+}
