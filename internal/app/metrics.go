@@ -1,0 +1,67 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/reconcile"
+)
+
+// loopMetrics watches the loop: runs as they end, the backlog when it is asked for.
+type loopMetrics struct {
+	queue    ledger.Queue
+	duration *prometheus.HistogramVec
+	due      *prometheus.Desc
+	running  *prometheus.Desc
+	waiting  *prometheus.Desc
+	oldest   *prometheus.Desc
+}
+
+func newLoopMetrics(registry prometheus.Registerer, queue ledger.Queue) *loopMetrics {
+	kind := []string{"kind"}
+	m := &loopMetrics{
+		queue: queue,
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "drover_work_duration_seconds", Help: "Duration of reconcile runs by kind and outcome.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 10),
+		}, []string{"kind", "outcome"}),
+		due:     prometheus.NewDesc("drover_work_due", "Objects whose work is due and not taken.", kind, nil),
+		running: prometheus.NewDesc("drover_work_running", "Objects that a replica works on.", kind, nil),
+		waiting: prometheus.NewDesc("drover_work_waiting", "Objects whose work is due later.", kind, nil),
+		oldest:  prometheus.NewDesc("drover_work_oldest_seconds", "How long the oldest due work has waited.", kind, nil),
+	}
+	registry.MustRegister(m.duration, m)
+	return m
+}
+
+// Ran implements reconcile.Observer.
+func (m *loopMetrics) Ran(kind string, outcome reconcile.Outcome, d time.Duration, _ error) {
+	m.duration.WithLabelValues(kind, string(outcome)).Observe(d.Seconds())
+}
+
+// Describe implements prometheus.Collector.
+func (m *loopMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.due, m.running, m.waiting, m.oldest} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector. While the store is away the backlog
+// is left out rather than told wrongly.
+func (m *loopMetrics) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	backlog, err := m.queue.Backlog(ctx)
+	if err != nil {
+		return
+	}
+	for _, b := range backlog {
+		out <- prometheus.MustNewConstMetric(m.due, prometheus.GaugeValue, float64(b.Due), b.Kind)
+		out <- prometheus.MustNewConstMetric(m.running, prometheus.GaugeValue, float64(b.Running), b.Kind)
+		out <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, float64(b.Waiting), b.Kind)
+		out <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, b.Oldest.Seconds(), b.Kind)
+	}
+}

@@ -1,0 +1,175 @@
+package instance_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/operation"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// at makes an instance in a phase, a minute after it entered it.
+func at(phase string, edit ...func(*instance.Instance)) instance.Instance {
+	in := instance.Instance{Object: ledger.Object{
+		Ref: ledger.Ref{Kind: "instance", ID: "i1"}, Name: "rex", Phase: phase, Generation: 1, Version: 3,
+	}}
+	in.Spec = instance.Spec{Offering: "dinosaur", Provider: "local", Region: "here"}
+	in.Status.Since = start.Add(-time.Minute)
+	for _, e := range edit {
+		e(&in)
+	}
+	return in
+}
+
+func placed(in *instance.Instance) {
+	in.Status.Cluster, in.Status.Units, in.Status.Placement = "c1", 1, "p1"
+	in.Status.Desired, in.Status.Rendered = json.RawMessage(`{}`), in.Generation
+	in.Status.Operation = "op1"
+}
+
+func seen(state, message string) func(*instance.Instance) {
+	return func(in *instance.Instance) {
+		in.Status.Observed = &instance.Observed{Generation: in.Status.Rendered, State: state, Message: message, Placement: in.Status.Placement}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	room := instance.Facts{Units: 1, Candidates: []cluster.Candidate{{ID: "full", Capacity: 1, Used: 1}, {ID: "c1", Capacity: 2, Used: 1}}}
+	done := instance.Finish{Phase: operation.Succeeded}
+	cases := []struct {
+		reason string
+		in     instance.Instance
+		facts  instance.Facts
+		want   []instance.Action
+	}{
+		{"an order goes to the first cluster with room", at(instance.Accepted), room,
+			[]instance.Action{instance.Place{Cluster: "c1"}, instance.Move{To: instance.Preparing}}},
+		{"without room it waits and says for what", at(instance.Accepted), instance.Facts{Units: 1},
+			[]instance.Action{instance.Come{After: 2 * time.Second, Why: "waiting for room in region here of local"}}},
+		{"after an hour without room it has failed, with advice",
+			at(instance.Accepted, func(in *instance.Instance) { in.Status.Since = start.Add(-time.Hour) }), instance.Facts{Units: 1},
+			[]instance.Action{
+				instance.Move{To: instance.Failed, Reason: noRoom},
+				instance.Finish{Phase: operation.Failed, Reason: noRoom},
+			}},
+		{"hooks come before a phase is left", at(instance.Preparing, placed), instance.Facts{Hooks: true},
+			[]instance.Action{instance.Call{Within: 5 * time.Minute}}},
+		{"hooks that have answered are not called again",
+			at(instance.Preparing, placed, func(in *instance.Instance) { in.Status.Hooked = []string{instance.Preparing} }), instance.Facts{Hooks: true},
+			[]instance.Action{instance.Render{}, instance.Move{To: instance.Provisioning}}},
+		{"nothing to do until the agent has spoken", at(instance.Provisioning, placed), instance.Facts{}, nil},
+		{"installing is no news", at(instance.Provisioning, placed, seen("installing", "")), instance.Facts{}, nil},
+		{"ready when the agent says so", at(instance.Provisioning, placed, seen("ready", "")), instance.Facts{},
+			[]instance.Action{instance.Move{To: instance.Ready}, done}},
+		{"an old placing's word does not count",
+			at(instance.Provisioning, placed, seen("ready", ""), func(in *instance.Instance) { in.Status.Placement = "p2" }), instance.Facts{}, nil},
+		{"a word on an old generation does not count",
+			at(instance.Provisioning, placed, seen("ready", ""), func(in *instance.Instance) { in.Generation, in.Status.Rendered = 2, 2 }), instance.Facts{}, nil},
+		{"an error fails it, with the agent's reason", at(instance.Provisioning, placed, seen("error", "out of memory")), instance.Facts{},
+			[]instance.Action{
+				instance.Move{To: instance.Failed, Reason: "The data plane reports: out of memory"},
+				instance.Finish{Phase: operation.Failed, Reason: "The data plane reports: out of memory"},
+			}},
+		{"failed is not the end: a later ready heals it", at(instance.Failed, placed, seen("ready", "")), instance.Facts{},
+			[]instance.Action{instance.Move{To: instance.Ready}, done}},
+		{"a cluster that had no room after all gives its units back", at(instance.Provisioning, placed, seen("rejected", "full")), room,
+			[]instance.Action{instance.Unplace{}}},
+		{"a rejected one is placed elsewhere, not there again",
+			at(instance.Provisioning, func(in *instance.Instance) { in.Status.Rejected = []string{"c1"} }),
+			instance.Facts{Units: 1, Candidates: []cluster.Candidate{{ID: "c1", Capacity: 9}, {ID: "c2", Capacity: 9}}},
+			[]instance.Action{instance.Place{Cluster: "c2"}, instance.Render{}}},
+		{"changed intent is rendered anew", at(instance.Ready, placed, seen("ready", ""), func(in *instance.Instance) { in.Generation = 2 }), instance.Facts{},
+			[]instance.Action{instance.Render{}}},
+		{"a ready one with nothing to do is left alone",
+			at(instance.Ready, placed, seen("ready", ""), func(in *instance.Instance) { in.Status.Operation = "" }), instance.Facts{}, nil},
+		{"suspension is rendered and awaited", at(instance.Ready, placed, seen("ready", ""), func(in *instance.Instance) { in.Spec.Suspended = true }), instance.Facts{},
+			[]instance.Action{instance.Render{}, instance.Move{To: instance.Suspending}}},
+		{"a ready word while suspending changes nothing", at(instance.Suspending, placed, seen("ready", "")), instance.Facts{}, nil},
+		{"suspended when the agent says so", at(instance.Suspending, placed, seen("suspended", "")), instance.Facts{},
+			[]instance.Action{instance.Move{To: instance.Suspended}, done}},
+		{"resumption", at(instance.Suspended, placed, seen("suspended", "")), instance.Facts{},
+			[]instance.Action{instance.Render{}, instance.Move{To: instance.Resuming}}},
+		{"its lifespan's end becomes the wish to delete", at(instance.Ready, placed, func(in *instance.Instance) { in.Status.Expires = start }), instance.Facts{},
+			[]instance.Action{instance.Expire{}}},
+		{"before its end it sets the alarm clock",
+			at(instance.Ready, placed, seen("ready", ""), func(in *instance.Instance) { in.Status.Operation, in.Status.Expires = "", start.Add(time.Hour) }), instance.Facts{},
+			[]instance.Action{instance.Come{After: time.Hour, Why: "its lifespan ends 2026-01-02T04:04:05Z"}}},
+		{"a deletion tells the data plane", at(instance.Deprovision, placed, func(in *instance.Instance) { in.Generation = 2 }), instance.Facts{},
+			[]instance.Action{instance.Render{}}},
+		{"a deletion waits for the data plane", at(instance.Deprovision, placed, seen("ready", "")), instance.Facts{}, nil},
+		{"gone from the data plane, cleanup begins", at(instance.Deprovision, placed, seen("deleted", "")), instance.Facts{},
+			[]instance.Action{instance.Move{To: instance.Deleting}}},
+		{"what never reached a data plane goes at once", at(instance.Deprovision), instance.Facts{},
+			[]instance.Action{instance.Move{To: instance.Deleting}}},
+		{"cleanup gives everything back", at(instance.Deleting, placed), instance.Facts{}, []instance.Action{done, instance.Clean{}}},
+		{"what is gone is left alone", at(instance.Deleting, placed, func(in *instance.Instance) { in.Object.Deleted = start }), instance.Facts{}, nil},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, instance.Plan(c.in, c.facts, start)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+const noRoom = "Region here of local had no room for an hour. Delete this instance and try another region, or try again later."
+
+// Whatever an instance looks like, Plan moves only along the table, at most one
+// move at a time, and never cleans up what a data plane may still hold.
+func TestPlanKeepsToTheTable(t *testing.T) {
+	phases := []string{instance.Accepted, instance.Preparing, instance.Provisioning, instance.Ready, instance.Failed,
+		instance.Suspending, instance.Suspended, instance.Resuming, instance.Deprovision, instance.Deleting}
+	states := []string{"", "installing", "ready", "suspended", "deleted", "error", "rejected"}
+	rapid.Check(t, func(t *rapid.T) {
+		in := at(rapid.SampledFrom(phases).Draw(t, "phase"))
+		in.Generation = rapid.Int64Range(1, 3).Draw(t, "generation")
+		in.Spec.Suspended = rapid.Bool().Draw(t, "suspended")
+		if rapid.Bool().Draw(t, "placed") {
+			placed(&in)
+			in.Status.Rendered = rapid.Int64Range(0, in.Generation).Draw(t, "rendered")
+		}
+		if s := rapid.SampledFrom(states).Draw(t, "state"); s != "" {
+			seen(s, "")(&in)
+			in.Status.Observed.Generation = rapid.Int64Range(0, in.Generation).Draw(t, "observed")
+		}
+		if rapid.Bool().Draw(t, "expires") {
+			in.Status.Expires = start.Add(time.Duration(rapid.Int64Range(-10, 10).Draw(t, "in")) * time.Minute)
+		}
+		facts := instance.Facts{Units: 1, Hooks: rapid.Bool().Draw(t, "hooks")}
+		if rapid.Bool().Draw(t, "room") {
+			facts.Candidates = []cluster.Candidate{{ID: "c1", Capacity: 1}}
+		}
+		moves := 0
+		for _, a := range instance.Plan(in, facts, start) {
+			switch a := a.(type) {
+			case instance.Move:
+				if moves++; moves > 1 || !instance.CanMove(in.Phase, a.To) {
+					t.Fatalf("moves from %s to %s", in.Phase, a.To)
+				}
+				if a.To == instance.Deleting && in.Status.Cluster != "" && (in.Status.Observed == nil || in.Status.Observed.State != "deleted") {
+					t.Fatal("cleans up what a data plane may still hold")
+				}
+				if a.To == instance.Failed && a.Reason == "" {
+					t.Fatal("fails without a reason")
+				}
+			case instance.Place:
+				if in.Status.Cluster != "" {
+					t.Fatal("placed twice")
+				}
+			case instance.Clean:
+				if in.Phase != instance.Deleting {
+					t.Fatalf("cleans up in phase %s", in.Phase)
+				}
+			}
+		}
+	})
+}

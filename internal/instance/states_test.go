@@ -1,0 +1,52 @@
+package instance_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/droverhq/drover/internal/instance"
+)
+
+var update = flag.Bool("update", false, "write docs/states.md anew from the table of transitions")
+
+const statesFile = "../../docs/states.md"
+
+// The page is drawn from the table, so it cannot tell anything else.
+func TestStatesPageIsDrawnFromTheTable(t *testing.T) {
+	want := drawStates()
+	if *update {
+		if err := os.WriteFile(statesFile, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(statesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("docs/states.md is not what the table says; run `go test ./internal/instance -run States -update`:\n%s", diff)
+	}
+}
+
+func drawStates() string {
+	var sb strings.Builder
+	sb.WriteString(`# States of an instance
+
+Drawn from the table of transitions in ` + "`internal/instance/instance.go`" + `; a test keeps the two alike.
+A deletion is soft: the last phase is ` + "`deleting`" + `, and ` + "`deleted_at`" + ` is set when everything the instance held was given back.
+
+` + "```mermaid\nstateDiagram-v2\n    [*] --> accepted: user\n")
+	for _, tr := range instance.Transitions {
+		fmt.Fprintf(&sb, "    %s --> %s: %s\n", tr.From, tr.To, tr.Who)
+	}
+	sb.WriteString("    deleting --> [*]: worker\n```\n\n| from | to | who | when |\n|---|---|---|---|\n")
+	for _, tr := range instance.Transitions {
+		fmt.Fprintf(&sb, "| %s | %s | %s | %s |\n", tr.From, tr.To, tr.Who, tr.When)
+	}
+	return sb.String()
+}
