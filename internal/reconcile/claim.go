@@ -14,6 +14,9 @@ const (
 	// Between claims that find nothing while the store says that work is due:
 	// another replica is just taking it.
 	contendedPause = 10 * time.Millisecond
+	// Workers free up in bursts, because their finishes share commits. While more
+	// is due than workers are there, a moment's patience claims for all of them.
+	gatherPause    = 300 * time.Microsecond
 	failedPause    = 50 * time.Millisecond
 	maxFailedPause = 2 * time.Second
 )
@@ -26,14 +29,21 @@ func (l *Loop) claim(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var quiet time.Time // no hint makes the loop ask before this
-	failures := 0
+	var failures int
+	var more bool // the last claim left due work behind
 	for ctx.Err() == nil {
 		free, ask := l.free()
 		var due <-chan time.Time // stays nil while no worker is free
 		if free > 0 {
 			wait := time.Until(ask)
 			if wait <= 0 {
-				quiet = l.claimOnce(ctx, free, &failures)
+				if more && free < l.cfg.Workers {
+					if !pause(ctx, gatherPause) {
+						return
+					}
+					free, _ = l.free()
+				}
+				quiet, more = l.claimOnce(ctx, free, &failures)
 				continue
 			}
 			timer.Reset(wait)
@@ -58,8 +68,9 @@ func (l *Loop) claim(ctx context.Context) {
 }
 
 // claimOnce claims, starts what it got, and settles when to claim next. It
-// returns the time before which hints are not worth another claim.
-func (l *Loop) claimOnce(ctx context.Context, free int, failures *int) (quiet time.Time) {
+// returns the time before which hints are not worth another claim, and whether
+// more is due.
+func (l *Loop) claimOnce(ctx context.Context, free int, failures *int) (quiet time.Time, more bool) {
 	// What a claim has leased must not be lost with its answer when the loop is
 	// told to stop, so the claim itself outlives ctx; the lease bounds it.
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.span)
@@ -77,7 +88,7 @@ func (l *Loop) claimOnce(ctx context.Context, free int, failures *int) (quiet ti
 		}
 		d := backoff(failedPause, maxFailedPause, *failures)
 		l.later(now.Add(l.jitter(d/2, d)))
-		return now.Add(failedPause / 2)
+		return now.Add(failedPause / 2), false
 	}
 	if *failures > 0 {
 		l.log.Info("claims work again", "failures", *failures)
@@ -93,9 +104,9 @@ func (l *Loop) claimOnce(ctx context.Context, free int, failures *int) (quiet ti
 	}
 	l.start(ctx, sent, claimed.Work)
 	if len(claimed.Work) == 0 {
-		return now.Add(emptyPause)
+		return now.Add(emptyPause), false
 	}
-	return time.Time{}
+	return time.Time{}, claimed.Next == 0
 }
 
 // start gives every piece its worker, or hands all back if it is too late.
