@@ -1,0 +1,426 @@
+package ledgertest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+// soon separates what is due from what waits: the model's clock and the store's
+// are not the same, so the machine knows only "now" and "in an hour".
+const soon = time.Minute
+
+// testModel runs random commands against the store and the model, and compares
+// what they answer and what they hold. Runs share one store and keep apart by
+// the prefix of everything they write; each leaves the queue empty.
+func testModel(r *rig) {
+	runs := 0
+	check(r.T, 40, func(t *rapid.T) {
+		runs++
+		m := &machine{
+			rig: r, hand: hand{tb: t, ctx: r.ctx, Ledger: r.hand.Ledger}, model: NewModel(),
+			run: fmt.Sprintf("run%d", runs), base: r.head().Seq, claimed: map[int64]ledger.Work{},
+		}
+		defer m.abandon()
+		t.Repeat(map[string]func(*rapid.T){
+			"":        func(*rapid.T) { m.compare() },
+			"commit":  m.commitSome,
+			"commit2": m.commitSome, // the most frequent of commands
+			"finish":  m.finishSome,
+			"claim":   m.claimSome,
+			"renew":   m.renewSome,
+			"release": m.releaseSome,
+			"reopen":  m.reopen,
+		})
+		m.drain()
+	})
+}
+
+type machine struct {
+	rig *rig
+	hand
+	model   *Model
+	run     string
+	base    int64                 // head before the run
+	claimed map[int64]ledger.Work // by token, all that were ever given
+	last    int64                 // greatest token seen
+}
+
+func (m *machine) commitSome(t *rapid.T) {
+	m.do(DrawSet(t, m.model, m.run))
+}
+
+// finishSome ends a run that may have been lost long ago.
+func (m *machine) finishSome(t *rapid.T) {
+	w, ok := m.draw(t)
+	if !ok {
+		return
+	}
+	set := DrawSet(t, m.model, m.run)
+	set.Lease = &w.Lease
+	set.Finish = &ledger.Finish{
+		Dirty: w.Dirty, Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"),
+		Next: rapid.Bool().Draw(t, "next"), After: drawDelay(t),
+	}
+	m.do(set)
+}
+
+// do commits to both and compares.
+func (m *machine) do(set ledger.Set) {
+	m.tb.Helper()
+	want, failures := m.model.Commit(time.Now(), set)
+	got, err := m.Commit(m.ctx, set)
+	if len(failures) > 0 {
+		if err == nil || !slices.Contains(failures, Failure{fault.Of(err), fault.Reason(err)}) {
+			m.tb.Fatalf("commit of %+v: got %v %q (%v), want one of %+v", set, fault.Of(err), fault.Reason(err), err, failures)
+		}
+		return
+	}
+	if err != nil {
+		m.tb.Fatalf("commit of %+v: %v", set, err)
+	}
+	m.same(got.Objects, want.Objects, "objects of the commit", lenient, ledgerTimes, emptySlices)
+	if want.Seq > 0 {
+		want.Seq += m.base
+	}
+	m.same(got.Seq, want.Seq, "sequence of the commit")
+}
+
+func (m *machine) claimSome(t *rapid.T) {
+	req := ledger.ClaimRequest{
+		Holder: "machine", Limit: rapid.IntRange(1, 4).Draw(t, "limit"),
+		Lease: rapid.SampledFrom([]time.Duration{time.Hour, instant}).Draw(t, "lease"),
+		Kinds: rapid.SampledFrom([][]string{{"beast"}, {"cage"}, {"beast", "cage"}}).Draw(t, "kinds"),
+	}
+	m.take(req)
+}
+
+func (m *machine) take(req ledger.ClaimRequest) []ledger.Work {
+	due := 0
+	for ref, p := range m.model.Work {
+		if slices.Contains(req.Kinds, ref.Kind) && claimable(p) {
+			due++
+		}
+	}
+	got, err := m.Claim(m.ctx, req)
+	if err != nil {
+		m.tb.Fatalf("cannot claim: %v", err)
+	}
+	if want := min(due, req.Limit); len(got.Work) != want {
+		m.tb.Fatalf("claimed %d pieces, want %d of %d that are due: %+v", len(got.Work), want, due, m.model.Work)
+	}
+	before := m.last
+	for _, w := range got.Work {
+		p, ok := m.model.Work[w.Ref]
+		if !ok || !claimable(p) || !slices.Contains(req.Kinds, w.Kind) {
+			m.tb.Fatalf("claimed %+v, which the model has as %+v", w, p)
+		}
+		m.same(w, ledger.Work{Lease: w.Lease, Org: p.Org, Dirty: p.Dirty, Attempts: p.Attempts, Cause: p.Cause}, "claimed work", workOf)
+		if w.Token <= before {
+			m.tb.Fatalf("token %d is not greater than %d of an earlier claim", w.Token, before)
+		}
+		m.last = max(m.last, w.Token)
+		p.Token, p.Lapsed = w.Token, req.Lease == instant
+		m.model.Work[w.Ref] = p
+		m.claimed[w.Token] = w
+	}
+	m.checkNext(req, got.Next, due > len(got.Work))
+	return got.Work
+}
+
+// checkNext compares when a claim says the next piece comes with what is left.
+func (m *machine) checkNext(req ledger.ClaimRequest, next time.Duration, more bool) {
+	m.tb.Helper()
+	left, lapsed := 0, false
+	for ref, p := range m.model.Work {
+		if slices.Contains(req.Kinds, ref.Kind) {
+			left++
+			lapsed = lapsed || p.Lapsed
+		}
+	}
+	switch {
+	case more && next != 0:
+		m.tb.Fatalf("next is in %v, want 0: more is due", next)
+	case !more && !lapsed && left > 0 && (next <= soon || next > time.Hour):
+		m.tb.Fatalf("next is in %v, want about an hour", next)
+	case left == 0 && next >= 0:
+		m.tb.Fatalf("next is in %v, want a negative time: there is nothing", next)
+	}
+}
+
+func claimable(p Pending) bool {
+	return (p.Token == 0 || p.Lapsed) && time.Until(p.Due) < soon
+}
+
+func (m *machine) renewSome(t *rapid.T) {
+	leases := m.drawLeases(t)
+	d := rapid.SampledFrom([]time.Duration{time.Hour, instant}).Draw(t, "lease")
+	lost, err := m.Renew(m.ctx, leases, d)
+	if err != nil {
+		m.tb.Fatalf("cannot renew: %v", err)
+	}
+	for _, l := range leases {
+		p := m.model.Work[l.Ref]
+		isLost := slices.Contains(lost, l)
+		switch {
+		case p.Token != l.Token && !isLost:
+			m.tb.Fatalf("%+v was renewed; the model has %+v", l, p)
+		case p.Token == l.Token && !p.Lapsed && isLost:
+			m.tb.Fatalf("%+v was lost; the model has %+v", l, p)
+		case !isLost: // what has lapsed may be renewed or not, as long as nobody else has it
+			p.Lapsed = d == instant
+			m.model.Work[l.Ref] = p
+		}
+	}
+}
+
+func (m *machine) releaseSome(t *rapid.T) {
+	leases := m.drawLeases(t)
+	if err := m.Release(m.ctx, leases); err != nil {
+		m.tb.Fatalf("cannot release: %v", err)
+	}
+	for _, l := range leases {
+		if p := m.model.Work[l.Ref]; p.Token == l.Token {
+			p.Token, p.Lapsed = 0, false
+			m.model.Work[l.Ref] = p
+		}
+	}
+}
+
+func (m *machine) reopen(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
+		return
+	}
+	m.rig.hand.Ledger = m.rig.store.Reopen(m.rig.T)
+	m.hand.Ledger = m.rig.hand.Ledger
+}
+
+// draw picks a piece of work that was claimed once: often one that is still held.
+func (m *machine) draw(t *rapid.T) (ledger.Work, bool) {
+	var all, held []int64
+	for token, w := range m.claimed {
+		all = append(all, token)
+		if m.model.Work[w.Ref].Token == token {
+			held = append(held, token)
+		}
+	}
+	if len(all) == 0 {
+		return ledger.Work{}, false
+	}
+	if len(held) > 0 && rapid.IntRange(0, 3).Draw(t, "held") > 0 {
+		all = held
+	}
+	slices.Sort(all)
+	return m.claimed[rapid.SampledFrom(all).Draw(t, "token")], true
+}
+
+func (m *machine) drawLeases(t *rapid.T) []ledger.Lease {
+	var leases []ledger.Lease
+	for range rapid.IntRange(0, 3).Draw(t, "leases") {
+		if w, ok := m.draw(t); ok && !slices.Contains(leases, w.Lease) {
+			leases = append(leases, w.Lease)
+		}
+	}
+	return leases
+}
+
+// ledgerTimes are the store's to choose.
+var ledgerTimes = cmpopts.IgnoreFields(ledger.Object{}, "Created", "Updated")
+
+// compare checks that store and model hold the same.
+func (m *machine) compare() {
+	m.tb.Helper()
+	backlog := map[string]ledger.Backlog{}
+	for _, kind := range []string{"beast", "cage"} {
+		var want []ledger.Object
+		for _, o := range m.model.Objects {
+			want = append(want, o)
+		}
+		q := ledger.Query{Kind: kind, Scope: map[string]any{"parent": m.run}, Deleted: true}
+		m.same(m.list(q), selectObjects(want, q), kind+" objects", lenient, ledgerTimes, emptySlices)
+		for _, org := range orgsOf(m.run) {
+			m.same(m.total(ledger.Query{Kind: kind, Scope: map[string]any{"org": org}}), m.model.Totals(kind)[org], kind+" total of "+org)
+		}
+		b := ledger.Backlog{Kind: kind}
+		for ref, p := range m.model.Work {
+			switch {
+			case ref.Kind != kind:
+			case claimable(p):
+				b.Due++
+			case p.Token != 0 && !p.Lapsed:
+				b.Running++
+			default:
+				b.Waiting++
+			}
+		}
+		if b.Due+b.Running+b.Waiting > 0 {
+			backlog[kind] = b
+		}
+	}
+	var log []ledger.Change
+	for _, c := range m.model.Log {
+		c.Seq += m.base
+		log = append(log, c)
+	}
+	m.same(m.changes(ledger.ChangeQuery{After: m.base}), log, "log", lenient, sameJSON, ledgerTimes,
+		cmpopts.IgnoreFields(ledger.Change{}, "At"), cmpopts.EquateEmpty())
+	for _, name := range namesOf(m.run) {
+		got, err := m.Lookup(m.ctx, name)
+		if want, held := m.model.Names[name]; held && (err != nil || got != want) || !held && !fault.Is(err, fault.NotFound) {
+			m.tb.Fatalf("%v is held by %v (%v), want %v", name, got, err, want)
+		}
+	}
+	got := map[string]ledger.Backlog{}
+	all, err := m.Backlog(m.ctx)
+	if err != nil {
+		m.tb.Fatalf("cannot count the backlog: %v", err)
+	}
+	for _, b := range all {
+		if b.Oldest = 0; b.Due+b.Running+b.Waiting > 0 {
+			got[b.Kind] = b
+		}
+	}
+	m.same(got, backlog, "backlog")
+}
+
+// drain makes everything due, claims and finishes it: nothing is left behind.
+func (m *machine) drain() {
+	var leases []ledger.Lease
+	for ref, p := range m.model.Work {
+		if p.Token != 0 {
+			leases = append(leases, ledger.Lease{Ref: ref, Token: p.Token})
+		}
+	}
+	if err := m.Release(m.ctx, leases); err != nil {
+		m.tb.Fatalf("cannot release: %v", err)
+	}
+	wake := waking()
+	for ref, p := range m.model.Work {
+		p.Token, p.Lapsed = 0, false
+		m.model.Work[ref] = p
+		wake.Wakes = append(wake.Wakes, ledger.Wake{Ref: ref})
+	}
+	m.do(wake)
+	for _, w := range m.take(ledger.ClaimRequest{Holder: "machine", Limit: 100, Lease: time.Hour, Kinds: []string{"beast", "cage"}}) {
+		m.do(finishing(w, ledger.Finish{}))
+	}
+	m.compare()
+}
+
+// abandon clears what a failed run has left, so that rapid can try smaller ones.
+func (m *machine) abandon() {
+	if !m.tb.Failed() {
+		return
+	}
+	l := m.rig.hand.Ledger
+	var wake ledger.Set
+	for token, w := range m.claimed {
+		_ = l.Release(m.ctx, []ledger.Lease{{Ref: w.Ref, Token: token}})
+	}
+	wake = waking()
+	for _, ref := range refsOf(m.run) {
+		wake.Wakes = append(wake.Wakes, ledger.Wake{Ref: ref})
+	}
+	_, _ = l.Commit(m.ctx, wake)
+	got, _ := l.Claim(m.ctx, ledger.ClaimRequest{Holder: "machine", Limit: 1000, Lease: time.Hour, Kinds: []string{"beast", "cage"}})
+	for _, w := range got.Work {
+		_, _ = l.Commit(m.ctx, finishing(w, ledger.Finish{}))
+	}
+}
+
+func refsOf(run string) []ledger.Ref {
+	return []ledger.Ref{beast(run + "a"), beast(run + "b"), beast(run + "c"), cage(run + "a"), cage(run + "b")}
+}
+
+func orgsOf(run string) []string { return []string{run + "acme", run + "umbrella"} }
+
+func namesOf(run string) []ledger.Name {
+	return []ledger.Name{{Space: "host", Name: run + "x"}, {Space: "host", Name: run + "y"}, {Space: "bucket", Name: run + "x"}}
+}
+
+// DrawSet draws a set over a handful of objects, names and counters that begin
+// with prefix. Most of its guards hold in the model's present state.
+func DrawSet(t *rapid.T, m *Model, prefix string) ledger.Set {
+	s := ledger.Set{Actor: rapid.SampledFrom([]string{"alice", "alice", "alice", "system", ""}).Draw(t, "actor"), Cause: ledger.ByRequest("r1")}
+	if s.Actor == "" && rapid.Bool().Draw(t, "named after all") {
+		s.Actor = "bob"
+	}
+	refs := refsOf(prefix)
+	ref := rapid.SampledFrom(refs)
+	for range rapid.IntRange(0, 3).Draw(t, "puts") {
+		s.Puts = append(s.Puts, drawPut(t, m, prefix, ref.Draw(t, "ref")))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "claims") {
+		s.Claims = append(s.Claims, ledger.Claim{Name: rapid.SampledFrom(namesOf(prefix)).Draw(t, "name"), Holder: ref.Draw(t, "holder")})
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "frees") {
+		s.Frees = append(s.Frees, ledger.Claim{Name: rapid.SampledFrom(namesOf(prefix)).Draw(t, "name"), Holder: ref.Draw(t, "holder")})
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "counts") {
+		s.Counts = append(s.Counts, ledger.Count{
+			Name:  prefix + rapid.SampledFrom([]string{"quota", "capacity"}).Draw(t, "counter"),
+			Delta: rapid.Int64Range(-1, 3).Draw(t, "delta"), Max: rapid.Int64Range(-1, 9).Draw(t, "max"),
+		})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "wakes") {
+		s.Wakes = append(s.Wakes, ledger.Wake{
+			Ref: ref.Draw(t, "woken"), Org: rapid.SampledFrom([]string{"", "acme"}).Draw(t, "org"),
+			After: drawDelay(t), IfIdle: rapid.Bool().Draw(t, "if idle"),
+		})
+	}
+	if rapid.IntRange(0, 5).Draw(t, "guarded") == 0 { // by a lease that holds, or that nobody has
+		l := ledger.Lease{Ref: ref.Draw(t, "leased")}
+		if l.Token = m.Work[l.Ref].Token; rapid.IntRange(0, 3).Draw(t, "stale") == 0 {
+			l.Token++
+		}
+		s.Lease = &l
+	}
+	return s
+}
+
+func drawDelay(t *rapid.T) time.Duration {
+	return rapid.SampledFrom([]time.Duration{0, 0, time.Hour}).Draw(t, "after")
+}
+
+func drawPut(t *rapid.T, m *Model, prefix string, ref ledger.Ref) ledger.Put {
+	o := m.Objects[ref]
+	p := ledger.Put{Expect: o.Version, Op: "update"}
+	if rapid.IntRange(0, 9).Draw(t, "blind") == 0 {
+		p.Expect = rapid.Int64Range(0, 3).Draw(t, "expect")
+	}
+	o.Ref, o.Parent = ref, prefix
+	if o.Org == "" {
+		o.Org = orgsOf(prefix)[0]
+	}
+	switch rapid.IntRange(0, 7).Draw(t, "edit") {
+	case 0:
+		o.Org = rapid.SampledFrom(orgsOf(prefix)).Draw(t, "org")
+	case 1:
+		o.Spec = json.RawMessage(rapid.SampledFrom([]string{"", `{"a":1}`, `{"a":2}`, `[1, 2]`}).Draw(t, "spec"))
+	case 2:
+		o.Status = json.RawMessage(rapid.SampledFrom([]string{"", `{"s":1}`, `"<&>"`}).Draw(t, "status"))
+	case 3:
+		o.Phase = rapid.SampledFrom([]string{"", "ready", "failed"}).Draw(t, "phase")
+	case 4:
+		if o.Deleted = (time.Time{}); rapid.Bool().Draw(t, "deleted") {
+			o.Deleted = days[3]
+		}
+	case 5:
+		o.Labels = map[string]string{"l": rapid.SampledFrom([]string{"1", "2"}).Draw(t, "label")}
+	case 6:
+		if ref.Kind == "beast" {
+			o.Fields = ledger.Fields{"legs": rapid.IntRange(0, 2).Draw(t, "legs"), "born": rapid.SampledFrom(days).Draw(t, "born")}
+		}
+	case 7:
+		o.Name = rapid.SampledFrom([]string{"", "rex", "a\x00b"}).Draw(t, "name")
+	}
+	p.Object = o
+	return p
+}
