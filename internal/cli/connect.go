@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/droverhq/drover/api/client"
+)
+
+const defaultServer = "http://127.0.0.1:8000"
+
+// connection is where the client verbs go, and why there.
+type connection struct {
+	server, serverSource string
+	token, tokenSource   string
+	routes               string // address of a local data plane's proxy, if known
+}
+
+// local is what a running `drover up` leaves in its data directory.
+type local struct {
+	Server    string `json:"server"`
+	TokenFile string `json:"token_file"`
+	Routes    string `json:"routes,omitempty"`
+}
+
+func readLocal(dir string) (local, error) {
+	path := filepath.Join(dir, "local.json")
+	data, err := readBounded(path, maxConfig)
+	if err != nil {
+		return local{}, err
+	}
+	var l local
+	if err := json.Unmarshal(data, &l); err != nil {
+		return local{}, fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	if l.TokenFile != "" && !filepath.IsAbs(l.TokenFile) {
+		l.TokenFile = filepath.Join(dir, l.TokenFile)
+	}
+	return l, nil
+}
+
+// connection finds server and token. What was said outright wins; then the named
+// context, the named data directory, the current context, the data directory
+// that happens to be here, the default address. A token goes only to the server
+// that it was kept for.
+func (c *CLI) connection(v values) (connection, error) {
+	// A context on the command line is more direct than a variable of the shell.
+	if v.text("context") != "" {
+		for _, name := range []string{"server", "token", "token-file"} {
+			if v[name].given < v["context"].given {
+				v[name] = value{setting: v[name].setting}
+			}
+		}
+	}
+	out := connection{server: v.text("server"), serverSource: v["server"].source}
+	remembered, err := c.remembered(v)
+	if err != nil {
+		return out, err
+	}
+	for _, r := range remembered {
+		if r.server == "" {
+			continue
+		}
+		if out.server == "" {
+			out.server, out.serverSource = r.server, r.source
+		}
+		if !sameServer(r.server, out.server) {
+			continue
+		}
+		if r.routes != "" && out.routes == "" {
+			out.routes = r.routes
+		}
+		if out.token == "" && (r.token != "" || r.tokenFile != "") {
+			out.token, out.tokenSource = r.token, r.source
+			if out.token == "" {
+				if out.token, err = readToken(r.tokenFile); err != nil {
+					return out, fmt.Errorf("cannot read the token that %s names: %w", r.source, err)
+				}
+			}
+		}
+	}
+	if out.server == "" {
+		out.server, out.serverSource = defaultServer, "default"
+	}
+	if file := v.text("token-file"); file != "" {
+		if out.token, err = readToken(file); err != nil {
+			return out, &usageError{text: fmt.Sprintf("%s: cannot read %s: %v", v["token-file"].source, file, err), quiet: true}
+		}
+		out.tokenSource = v["token-file"].source
+	}
+	if token := v["token"]; token.text != "" && token.given >= v["token-file"].given {
+		out.token, out.tokenSource = token.text, token.source
+	}
+	return out, nil
+}
+
+// kept is one place that remembers a server.
+type kept struct{ server, token, tokenFile, routes, source string }
+
+// remembered lists the places in the order in which they count.
+func (c *CLI) remembered(v values) ([]kept, error) {
+	var out []kept
+	file, err := c.loadContexts()
+	if err != nil {
+		return nil, err
+	}
+	dir := v["data-dir"]
+	here, err := readLocal(dir.text)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return nil, err
+	}
+	nearby := kept{here.Server, "", here.TokenFile, here.Routes, "local.json in " + dir.text}
+	if name := v.text("context"); name != "" {
+		item, err := file.get(name)
+		if err != nil {
+			return nil, err
+		}
+		return append(out, kept{item.Server, item.Token, item.TokenFile, "", "context " + name}), nil
+	}
+	if dir.given > 0 {
+		out = append(out, nearby)
+	}
+	if file.Current != "" {
+		item, err := file.get(file.Current)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, kept{item.Server, item.Token, item.TokenFile, "", "context " + file.Current})
+	}
+	return append(out, nearby), nil
+}
+
+func readToken(path string) (string, error) {
+	data, err := readBounded(path, 64<<10)
+	return strings.TrimSpace(string(data)), err
+}
+
+// sameServer compares scheme, host and port.
+func sameServer(a, b string) bool {
+	x, err1 := client.New(client.Config{Server: a})
+	y, err2 := client.New(client.Config{Server: b})
+	if err1 != nil || err2 != nil {
+		return false
+	}
+	u, _ := url.Parse(x.Server())
+	w, _ := url.Parse(y.Server())
+	return u.Scheme == w.Scheme && strings.EqualFold(u.Host, w.Host)
+}
+
+// session is one command's connection to the server.
+type session struct {
+	*client.Client
+	at connection
+}
+
+// connect resolves the settings of a client verb and makes its client.
+func (c *CLI) connect(cmd *cobra.Command) (*session, error) {
+	v, err := resolve(cmd.Flags(), c.cfg.Getenv, forClient)
+	if err != nil {
+		return nil, err
+	}
+	at, err := c.connection(v)
+	if err != nil {
+		return nil, err
+	}
+	api, err := client.New(client.Config{Server: at.server, Token: at.token, UserAgent: "drover/" + c.cfg.Version})
+	if err != nil {
+		return nil, &usageError{text: at.serverSource + ": " + err.Error(), quiet: true}
+	}
+	return &session{Client: api, at: at}, nil
+}
+
+// link is where an instance's host is reached, as well as the client can know.
+func (s *session) link(host string) string {
+	if host == "" {
+		return ""
+	}
+	if _, port, err := net.SplitHostPort(s.at.routes); err == nil && (host == "localhost" || strings.HasSuffix(host, ".localhost")) {
+		if port == "80" {
+			return "http://" + host + "/"
+		}
+		return "http://" + net.JoinHostPort(host, port) + "/"
+	}
+	return host
+}

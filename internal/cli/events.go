@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
+)
+
+func (c *CLI) eventsCommand() *cobra.Command {
+	var watch bool
+	var after int64
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "events [RESOURCE [NAME]]",
+		Short: "The log of every change: who, what, why",
+		Example: `  drover events                               # the newest 50
+  drover events --watch                       # and what comes
+  drover events dinosaurs --after 4711
+  drover events dinosaur rex -o json`,
+		Args:              arguments(0, 2),
+		ValidArgsFunction: c.complete(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if limit < 1 || after < 0 {
+				return usagef("--limit must be at least 1 and --after at least 0")
+			}
+			s, err := c.connect(cmd)
+			if err != nil {
+				return err
+			}
+			o := client.ChangeOptions{After: after}
+			if len(args) > 0 {
+				word, names, err := targets(args)
+				if err != nil {
+					return err
+				}
+				if len(names) > 1 {
+					return usagef("one name at a time")
+				}
+				r, err := s.resource(ctx, word)
+				if err != nil {
+					return err
+				}
+				o.Resource = r.Name
+				if len(names) == 1 {
+					object, err := s.find(ctx, r, names[0], "")
+					if err != nil {
+						return err
+					}
+					o.ID = object.ID
+				}
+			}
+			e := &eventPrinter{cli: c, format: output(cmd), table: &table{head: []string{"SEQ", "TIME", "WHO", "WHICH", "WHAT", "WHY"}}}
+			past, err := s.newest(ctx, o, limit, cmd.Flags().Changed("after"))
+			if err != nil {
+				return err
+			}
+			for _, ch := range past.Items {
+				if err := e.add(ch); err != nil {
+					return err
+				}
+			}
+			if err := e.flush(); err != nil || !watch {
+				return err
+			}
+			for ch, err := range s.Watch(ctx, client.WatchOptions{After: past.Next, Resource: o.Resource, ID: o.ID, Lost: c.lost}) {
+				if err == nil {
+					err = e.add(ch)
+				}
+				if err == nil {
+					err = e.flush()
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "stay, and show changes as they happen")
+	cmd.Flags().Int64Var(&after, "after", 0, "only changes after this sequence")
+	cmd.Flags().IntVar(&limit, "limit", 50, "how many: the newest, or with --after the next ones")
+	outputFlag(cmd, "table", "json", "yaml")
+	return cmd
+}
+
+const changesPage = 1000
+
+// newest reads the last changes that match, or with forward the first ones
+// after o.After. The log only reads forward, so it looks back in windows that
+// grow until enough was found.
+func (s *session) newest(ctx context.Context, o client.ChangeOptions, limit int, forward bool) (v1.Changes, error) {
+	if forward {
+		return s.upTo(ctx, o, limit)
+	}
+	if o.ID != "" {
+		all, err := s.History(ctx, o.Resource, o.ID)
+		return tail(v1.Changes{Items: all}, limit), err
+	}
+	head, err := s.Ledger(ctx)
+	if status := client.Status(err); status == 403 || status == 404 {
+		// Not everybody may see the log's head: read it all then.
+		all, err := s.upTo(ctx, o, 1<<30)
+		return tail(all, limit), err
+	}
+	if err != nil {
+		return v1.Changes{}, err
+	}
+	for window := int64(limit); ; window *= 8 {
+		o.After = max(0, head.Seq-window)
+		found, err := s.upTo(ctx, o, 1<<30)
+		if err != nil || len(found.Items) >= limit || o.After == 0 {
+			return tail(found, limit), err
+		}
+	}
+}
+
+// upTo reads pages until there are enough or no more.
+func (s *session) upTo(ctx context.Context, o client.ChangeOptions, limit int) (v1.Changes, error) {
+	out := v1.Changes{Next: o.After}
+	for len(out.Items) < limit {
+		o.Limit = min(limit-len(out.Items), changesPage)
+		page, err := s.Changes(ctx, o)
+		if err != nil {
+			return out, err
+		}
+		out.Items = append(out.Items, page.Items...)
+		if page.Next <= o.After {
+			break
+		}
+		out.Next, o.After = page.Next, page.Next
+		if len(page.Items) == 0 {
+			break
+		}
+	}
+	return out, nil
+}
+
+func tail(c v1.Changes, limit int) v1.Changes {
+	if n := len(c.Items); n > 0 {
+		c.Next = max(c.Next, c.Items[n-1].Seq)
+	}
+	c.Items = slices.Clone(c.Items[max(0, len(c.Items)-limit):])
+	return c
+}
+
+// eventPrinter prints changes in the format asked for.
+type eventPrinter struct {
+	cli    *CLI
+	format string
+	table  *table
+	phases map[string]*v1.Change // the change before, per object
+}
+
+func (e *eventPrinter) add(ch v1.Change) error {
+	if e.format == "json" || e.format == "yaml" {
+		return e.cli.printLine(e.format, ch)
+	}
+	if e.phases == nil {
+		e.phases = map[string]*v1.Change{}
+	}
+	which := ch.Object.Kind
+	if ch.Object.Resource != "" {
+		which = ch.Object.Resource
+	}
+	e.table.add(strconv.FormatInt(ch.Seq, 10), ch.At.Local().Format("2006-01-02 15:04:05.000"), ch.Actor,
+		which+"/"+label(ch.Object), what(ch, e.phases[ch.Object.ID]), cause(ch, nil))
+	e.phases[ch.Object.ID] = &ch
+	return nil
+}
+
+func (e *eventPrinter) flush() error {
+	if e.format == "json" || e.format == "yaml" {
+		return nil
+	}
+	return e.table.write(e.cli.cfg.Out)
+}

@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
+)
+
+// goal is what a wait waits for.
+type goal struct {
+	word string // ready, deleted or any phase
+	// generation is the intent that the data plane must have applied, where the
+	// object tells: a changed instance stays ready while it is being changed.
+	generation int64
+}
+
+// leaving are the phases on the way out, from which no other is reached again.
+var leaving = []string{"deprovision", "deleting", "deprovisioning", "cleanup", "Destroying", "Destroyed"}
+
+// met judges an object: done, failed for good, or neither.
+func (g goal) met(o v1.Object) (done bool, err error) {
+	gone := o.Deleted != nil
+	switch {
+	case strings.EqualFold(g.word, "deleted"):
+		return gone, nil
+	case strings.EqualFold(o.Phase, g.word) && !gone:
+		applied, tells := appliedGeneration(o)
+		return !tells || applied >= g.generation, nil
+	case gone:
+		return false, errors.New("it was deleted")
+	case slices.Contains(leaving, o.Phase):
+		return false, errors.New("it is being deleted")
+	case strings.Contains(strings.ToLower(o.Phase), "fail"):
+		if text := why(o); text != "" {
+			return false, fmt.Errorf("%s: %s", o.Phase, text)
+		}
+		return false, errors.New(o.Phase)
+	}
+	return false, nil
+}
+
+// appliedGeneration is the generation that the data plane last reported.
+func appliedGeneration(o v1.Object) (generation int64, tells bool) {
+	var status struct {
+		Observed *struct {
+			Generation int64 `json:"generation"`
+		} `json:"observed"`
+	}
+	if json.Unmarshal(o.Status, &status) != nil || status.Observed == nil {
+		return 0, false
+	}
+	return status.Observed.Generation, true
+}
+
+// wait follows an object until the goal is met, showing its phases. It reads the
+// history first and watches from its end, so that no phase is missed.
+func (c *CLI) wait(ctx context.Context, s *session, w waiting) (v1.Object, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	show := c.newProgress(w)
+	defer show.stop()
+	last := w.object
+	settled := func(o v1.Object) (bool, error) {
+		done, err := w.goal.met(o)
+		if err != nil {
+			err = fmt.Errorf("%s %s is not %s: %w\n`drover describe %s %s` tells its history",
+				w.resource.Singular, label(o), w.goal.word, err, w.resource.Singular, label(o))
+		}
+		return done || err != nil, err
+	}
+	history, err := s.History(ctx, w.resource.Name, w.object.ID)
+	if err != nil {
+		return last, c.late(ctx, err, w, last)
+	}
+	var after int64
+	for _, ch := range history {
+		after, last = ch.Seq, ch.Object
+		// Older phases only matter to someone who waits for a new thing.
+		if ch.Object.Version < w.since {
+			continue
+		}
+		show.change(ch)
+	}
+	if ended, err := settled(last); ended {
+		show.end(last, err == nil)
+		return last, err
+	}
+	o := client.WatchOptions{After: after, Resource: w.resource.Name, ID: w.object.ID, Lost: func(err error, pause time.Duration) {
+		show.breakLine()
+		c.lost(err, pause)
+	}}
+	for ch, err := range s.Watch(ctx, o) {
+		if err != nil {
+			return last, c.late(ctx, err, w, last)
+		}
+		last = ch.Object
+		show.change(ch)
+		if ended, err := settled(last); ended {
+			show.end(last, err == nil)
+			return last, err
+		}
+	}
+	return last, c.late(ctx, context.Cause(ctx), w, last)
+}
+
+// late words the end of patience; other errors stay as they are.
+func (c *CLI) late(ctx context.Context, err error, w waiting, last v1.Object) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	state := "it is " + last.Phase
+	if text := why(last); text != "" {
+		state += " (" + text + ")"
+	}
+	return &timeoutError{fmt.Sprintf("%s %s is not %s after %v: %s\nIt goes on without you; `drover wait %s %s --for %s` waits again",
+		w.resource.Singular, label(last), w.goal.word, w.timeout, state, w.resource.Singular, label(last), w.goal.word)}
+}
+
+// lost tells that a stream is being resumed.
+func (c *CLI) lost(err error, pause time.Duration) {
+	c.note("lost the server (%v); trying again in %s", clean(err.Error(), false), seconds(pause))
+}
+
+// waiting is one wait.
+type waiting struct {
+	resource v1.Resource
+	object   v1.Object
+	goal     goal
+	since    int64 // show changes from this version on
+	timeout  time.Duration
+	out      io.Writer
+	live     bool // one updating line instead of plain ones
+}
+
+// progress shows phases with the time each took: by the server's clock once the
+// next one is known, by ours while it lasts. On a terminal one goroutine redraws
+// the line; stop ends it.
+type progress struct {
+	w     waiting
+	now   func() time.Time
+	paint func(string) string
+
+	mu      sync.Mutex
+	begun   time.Time // server's time of the first phase
+	phase   string
+	entered time.Time // server's time of the phase
+	seen    time.Time // our time of the phase
+	done    []string  // finished phases
+	ticker  *time.Ticker
+	quit    chan struct{}
+	drawn   bool
+}
+
+func (c *CLI) newProgress(w waiting) *progress {
+	p := &progress{w: w, now: c.now, paint: c.phase}
+	if w.live {
+		p.ticker, p.quit = time.NewTicker(100*time.Millisecond), make(chan struct{})
+		go func() {
+			for {
+				select {
+				case <-p.quit:
+					return
+				case <-p.ticker.C:
+					p.mu.Lock()
+					p.draw()
+					p.mu.Unlock()
+				}
+			}
+		}()
+	}
+	return p
+}
+
+func (p *progress) change(ch v1.Change) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun.IsZero() {
+		p.begun = ch.At
+	}
+	phase := ch.Object.Phase
+	if ch.Object.Deleted != nil {
+		phase = "deleted"
+	}
+	if phase == p.phase {
+		return
+	}
+	if p.phase != "" {
+		took := seconds(ch.At.Sub(p.entered))
+		p.done = append(p.done, p.paint(p.phase)+" "+took)
+		if !p.w.live {
+			fmt.Fprintf(p.w.out, "%-14s %8s\n", clean(p.phase, false), took)
+		}
+	}
+	p.phase, p.entered, p.seen = clean(phase, false), ch.At, p.now()
+	p.draw()
+}
+
+// draw redraws the line; the caller holds the lock.
+func (p *progress) draw() {
+	if !p.w.live || p.phase == "" || p.ticker == nil {
+		return
+	}
+	p.drawn = true
+	parts := append(slices.Clone(p.done), p.paint(p.phase)+" "+seconds(p.now().Sub(p.seen)))
+	fmt.Fprintf(p.w.out, "\r\x1b[K%s", strings.Join(parts, " → "))
+}
+
+// end finishes the display with the outcome.
+func (p *progress) end(o v1.Object, ok bool) {
+	p.mu.Lock()
+	phase, total := p.phase, p.entered.Sub(p.begun)
+	if p.w.live && p.drawn {
+		parts := append(slices.Clone(p.done), p.paint(phase))
+		fmt.Fprintf(p.w.out, "\r\x1b[K%s\n", strings.Join(parts, " → "))
+		p.drawn = false
+	}
+	p.mu.Unlock()
+	p.stop()
+	if ok {
+		fmt.Fprintf(p.w.out, "%s %s is %s after %s\n", p.w.resource.Singular, clean(label(o), false), p.w.goal.word, seconds(total))
+	}
+}
+
+// breakLine makes room for a line of someone else.
+func (p *progress) breakLine() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.drawn {
+		fmt.Fprintln(p.w.out)
+		p.drawn = false
+	}
+}
+
+// stop ends the redrawing and leaves the line as it is; it may be called again.
+func (p *progress) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ticker == nil {
+		return
+	}
+	p.ticker.Stop()
+	close(p.quit)
+	p.ticker = nil
+	if p.drawn {
+		fmt.Fprintln(p.w.out)
+		p.drawn = false
+	}
+}

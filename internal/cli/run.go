@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+var errNotHere = errors.New("this build cannot do that")
+
+func (c *CLI) upCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Run a whole control plane on this machine, with a data plane",
+		Long: `Runs server, agent and a data plane of local processes in one: everything is kept in
+the data directory, nothing else is needed. The client verbs, run beside that
+directory or with --data-dir, find the server and its admin token.`,
+		Example: `  drover up
+  drover up --data-dir /var/lib/drover --listen 127.0.0.1:9000 --routes 127.0.0.1:9080`,
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := resolve(cmd.Flags(), c.cfg.Getenv, forServer)
+			if err != nil {
+				return err
+			}
+			if c.cfg.Up == nil {
+				return errNotHere
+			}
+			return c.cfg.Up(cmd.Context(), v.server())
+		},
+	}
+	register(cmd.Flags(), forServer)
+	return cmd
+}
+
+func (c *CLI) serverCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Run a control plane without a local data plane",
+		Long: `Runs the control plane alone. With --database, any number of them can share one
+PostgreSQL: each works, none is the leader.`,
+		Example: `  drover server --database postgres://drover@db.example.org/drover --listen 0.0.0.0:8000
+  drover server --config /etc/drover.yaml`,
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := resolve(cmd.Flags(), c.cfg.Getenv, forServer)
+			if err != nil {
+				return err
+			}
+			if c.cfg.Server == nil {
+				return errNotHere
+			}
+			return c.cfg.Server(cmd.Context(), v.server())
+		},
+	}
+	register(cmd.Flags(), forServer)
+	return cmd
+}
+
+func (c *CLI) agentCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Run the agent of a cluster",
+		Long: `Connects out to the server with the cluster's own token, makes what it is told so, and
+reports what it sees. It needs no inbound access, and without its server everything
+keeps running.`,
+		Example: `  drover token --cluster c1 > c1.token         # where an admin is
+  drover agent --server https://drover.example.org --cluster c1 --token-file c1.token`,
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := resolve(cmd.Flags(), c.cfg.Getenv, forAgent)
+			if err != nil {
+				return err
+			}
+			s := v.agent()
+			if s.Server == "" {
+				s.Server = defaultServer
+			}
+			if s.Token == "" && v.text("token-file") != "" {
+				if s.Token, err = readToken(v.text("token-file")); err != nil {
+					return &usageError{text: fmt.Sprintf("%s: cannot read %s: %v", v["token-file"].source, v.text("token-file"), err), quiet: true}
+				}
+			}
+			if s.Cluster == "" || s.Token == "" {
+				return usagef("an agent needs --cluster and --token or --token-file: `drover token --cluster ID` makes one")
+			}
+			if c.cfg.Agent == nil {
+				return errNotHere
+			}
+			return c.cfg.Agent(cmd.Context(), s)
+		},
+	}
+	register(cmd.Flags(), forAgent)
+	return cmd
+}
+
+func (c *CLI) docsCommand() *cobra.Command {
+	var listen string
+	cmd := &cobra.Command{
+		Use:    "docs",
+		Short:  "Serve the API's documentation",
+		Hidden: true,
+		Args:   arguments(0, 0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkAddress(listen); err != nil {
+				return usagef("--listen %s: %v", quoted(listen), err)
+			}
+			if c.cfg.Docs == nil {
+				return errNotHere
+			}
+			return c.cfg.Docs(cmd.Context(), listen)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8082", "`address` to serve on")
+	return cmd
+}

@@ -1,0 +1,201 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// settings declares every setting once: its flag, variable, default and check.
+var settings = []setting{
+	{name: "config", uses: forClient, usage: "YAML `file` with settings"},
+	{name: "data-dir", uses: forClient | forServer | forAgent, def: ".drover", usage: "`directory` of a local control plane; finds its server and token"},
+	{name: "server", uses: forClient | forAgent, usage: "`URL` of the server", check: checkServer},
+	{name: "token", uses: forClient | forAgent, usage: "bearer `token`", mask: maskAll},
+	{name: "token-file", uses: forClient | forAgent, usage: "`file` that holds the token"},
+	{name: "context", uses: forClient, usage: "`name` of a context, see `drover config get-contexts`"},
+
+	{name: "listen", uses: forServer, def: "127.0.0.1:8000", usage: "`address` of the API", check: checkAddress},
+	{name: "routes", uses: forServer | forAgent, def: "127.0.0.1:8080", usage: "`address` where instances are reached by host", check: checkAddress},
+	{name: "database", uses: forServer, usage: "postgres:// `URL`; empty: SQLite in the data directory", check: checkDatabase, mask: maskURL},
+	{name: "master-key-file", uses: forServer, usage: "`file` of the key that guards secrets; empty: made in the data directory"},
+	{name: "offerings-dir", uses: forServer, usage: "`directory` of more offerings, watched"},
+	{name: "log-level", uses: forServer | forAgent, def: "info", usage: "debug, info, warn or error", check: oneOf("debug", "info", "warn", "error")},
+	{name: "log-format", uses: forServer | forAgent, def: "text", usage: "text or json", check: oneOf("text", "json")},
+	{name: "oidc-issuers", uses: forServer, list: true, usage: "`URLs` of OIDC issuers whose tokens are accepted", check: checkIssuers},
+	{name: "rate-limit", uses: forServer, def: "0", usage: "requests per second of one caller; 0: no limit", check: checkNumber(0)},
+	{name: "workers", uses: forServer, def: "32", usage: "pieces of work at a time", check: checkInt(1, 10000)},
+	{name: "lease", uses: forServer, def: "30s", usage: "how long a worker that died holds its work", check: checkDuration(time.Second, time.Hour)},
+
+	{name: "cluster", uses: forAgent, usage: "`id` of the cluster that this agent speaks for"},
+	{name: "heartbeat", uses: forAgent, def: "10s", usage: "pause between reports when nothing changes", check: checkDuration(time.Second, 10*time.Minute)},
+}
+
+// ServerSettings is what up and server run with.
+type ServerSettings struct {
+	DataDir       string
+	Listen        string
+	Routes        string // up only: where the local data plane's proxy listens
+	Database      string // empty: SQLite in DataDir
+	MasterKeyFile string
+	OfferingsDir  string
+	LogLevel      string
+	LogFormat     string
+	Issuers       []string
+	RateLimit     float64 // per second and caller; 0 = none
+	Workers       int
+	Lease         time.Duration
+}
+
+// AgentSettings is what agent runs with.
+type AgentSettings struct {
+	Server    string
+	Cluster   string
+	Token     string
+	DataDir   string
+	Routes    string
+	Heartbeat time.Duration
+	LogLevel  string
+	LogFormat string
+}
+
+func (v values) server() ServerSettings {
+	s := ServerSettings{
+		DataDir: v.text("data-dir"), Listen: v.text("listen"), Routes: v.text("routes"),
+		Database: v.text("database"), MasterKeyFile: v.text("master-key-file"), OfferingsDir: v.text("offerings-dir"),
+		LogLevel: v.text("log-level"), LogFormat: v.text("log-format"), Issuers: split(v.text("oidc-issuers")),
+	}
+	// The checks have seen these texts: what does not parse was reported.
+	s.RateLimit, _ = strconv.ParseFloat(v.text("rate-limit"), 64)
+	s.Workers, _ = strconv.Atoi(v.text("workers"))
+	s.Lease, _ = time.ParseDuration(v.text("lease"))
+	return s
+}
+
+func (v values) agent() AgentSettings {
+	s := AgentSettings{
+		Server: v.text("server"), Cluster: v.text("cluster"), Token: v.text("token"), DataDir: v.text("data-dir"),
+		Routes: v.text("routes"), LogLevel: v.text("log-level"), LogFormat: v.text("log-format"),
+	}
+	s.Heartbeat, _ = time.ParseDuration(v.text("heartbeat"))
+	return s
+}
+
+func split(text string) []string {
+	var out []string
+	for _, part := range strings.Split(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+func maskAll(string) string { return "******" }
+
+// maskURL hides the password of a database URL, and everything if it is no URL.
+func maskURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme == "" {
+		return maskAll(text)
+	}
+	q := u.Query()
+	for _, name := range []string{"password", "sslpassword"} {
+		if q.Has(name) {
+			q.Set(name, "xxxxx")
+			u.RawQuery = q.Encode()
+		}
+	}
+	return u.Redacted()
+}
+
+func checkServer(text string) error {
+	raw := text
+	if !strings.Contains(raw, "://") {
+		raw = "http://" + raw
+	}
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("want an http or https URL, such as http://127.0.0.1:8000")
+	}
+	if u.User != nil {
+		return errors.New("a user or password has no place in the URL: use --token")
+	}
+	return nil
+}
+
+func checkAddress(text string) error {
+	_, port, err := net.SplitHostPort(text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		return errors.New("want HOST:PORT, such as 127.0.0.1:8000 (port 0 takes a free one)")
+	}
+	return nil
+}
+
+func checkDatabase(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return errors.New("want postgres://USER:PASSWORD@HOST:PORT/NAME, or nothing for SQLite")
+	}
+	return nil
+}
+
+func checkIssuers(text string) error {
+	for _, issuer := range split(text) {
+		u, err := url.Parse(issuer)
+		if err != nil || u.Host == "" {
+			return fmt.Errorf("%q is not a URL", issuer)
+		}
+		ip := net.ParseIP(u.Hostname())
+		local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+		if u.Scheme != "https" && (u.Scheme != "http" || !local) {
+			return fmt.Errorf("%q: an issuer needs https (http only on this machine)", issuer)
+		}
+	}
+	return nil
+}
+
+func oneOf(words ...string) func(string) error {
+	return func(text string) error {
+		if slices.Contains(words, text) {
+			return nil
+		}
+		return fmt.Errorf("want %s%s", strings.Join(words, ", "), didYouMean(text, words))
+	}
+}
+
+func checkNumber(least float64) func(string) error {
+	return func(text string) error {
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(n >= least && n < 1e9) {
+			return fmt.Errorf("want a number of at least %v", least)
+		}
+		return nil
+	}
+}
+
+func checkInt(least, most int) func(string) error {
+	return func(text string) error {
+		if n, err := strconv.Atoi(text); err != nil || n < least || n > most {
+			return fmt.Errorf("want a whole number from %d to %d", least, most)
+		}
+		return nil
+	}
+}
+
+func checkDuration(least, most time.Duration) func(string) error {
+	return func(text string) error {
+		if d, err := time.ParseDuration(text); err != nil || d < least || d > most {
+			return fmt.Errorf("want a duration from %v to %v, such as 30s", least, most)
+		}
+		return nil
+	}
+}
