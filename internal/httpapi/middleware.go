@@ -169,26 +169,32 @@ func (s *server) authenticate(r *http.Request, t *trace) (access.Principal, erro
 	if !strings.HasPrefix(r.URL.Path, "/api/") || t.compat != nil && t.compat.public() {
 		return access.Principal{}, nil
 	}
-	token := bearer(r)
+	token, cookie := bearer(r)
 	if token == "" {
 		return access.Principal{}, fault.New(fault.Denied, "a bearer token is needed").Because("token")
+	}
+	if cookie && crossOrigin.Check(r) != nil {
+		return access.Principal{}, fault.New(fault.Denied, "a page of another origin cannot use the cookie").Because("token")
 	}
 	return s.Authenticator.Authenticate(r.Context(), token)
 }
 
-// bearer returns the token of a request.
-func bearer(r *http.Request) string {
-	scheme, token, found := strings.Cut(r.Header.Get("Authorization"), " ")
-	if found && strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(token)
-	}
-	if r.Header.Get("Authorization") != "" {
-		return ""
+// crossOrigin keeps other sites' pages from writing with a browser's cookie.
+var crossOrigin = http.NewCrossOriginProtection()
+
+// bearer returns the token of a request, and whether it came as a cookie.
+func bearer(r *http.Request) (token string, cookie bool) {
+	if header := r.Header.Get("Authorization"); header != "" {
+		scheme, token, _ := strings.Cut(header, " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return "", false
+		}
+		return strings.TrimSpace(token), false
 	}
 	if c, err := r.Cookie("cs_jwt"); err == nil {
-		return c.Value
+		return c.Value, true
 	}
-	return ""
+	return "", false
 }
 
 // requestID takes the caller's id if it is fit for logs and the ledger.

@@ -10,19 +10,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 )
 
-// Config is what the API is made of. Ledger, Offerings, Instances and
-// Authenticator are required.
+// Config is what the API is made of. Ledger, Offerings, Instances,
+// Clusters and Authenticator are required.
 type Config struct {
 	Ledger    ledger.Ledger
 	Feed      *ledger.Feed // for watches
 	Offerings Offerings
-	Instances Instances
+	Instances *instance.Service
+	Clusters  *cluster.Service
 	// Authenticator turns a bearer token into a principal.
 	Authenticator Authenticator
 	// Issuer signs tokens and publishes its keys; nil: there is no built-in issuer.
@@ -52,16 +54,6 @@ type Offerings interface {
 	List() []*offering.Offering
 }
 
-// Instances are the verbs on what was sold; see instance.Service. The principal
-// and the cause come with the context.
-type Instances interface {
-	Create(ctx context.Context, off *offering.Offering, req instance.Create) (ledger.Object, error)
-	Get(ctx context.Context, offeringName, idOrName string) (ledger.Object, error)
-	List(ctx context.Context, q instance.Query) ([]ledger.Object, int64, error)
-	Update(ctx context.Context, offeringName, idOrName string, req instance.Update) (ledger.Object, error)
-	Delete(ctx context.Context, offeringName, idOrName string) (ledger.Object, error)
-}
-
 type server struct {
 	Config
 	meters   *meters
@@ -79,8 +71,8 @@ type server struct {
 // through fail, and a handler that streams says so by streaming. Nothing but
 // descriptions and probes may be registered outside of /api/.
 func New(c Config) (http.Handler, error) {
-	if c.Ledger == nil || c.Offerings == nil || c.Instances == nil || c.Authenticator == nil {
-		return nil, fault.New(fault.Internal, "httpapi needs a ledger, offerings, instances and an authenticator")
+	if c.Ledger == nil || c.Offerings == nil || c.Instances == nil || c.Clusters == nil || c.Authenticator == nil {
+		return nil, fault.New(fault.Internal, "httpapi needs a ledger, offerings, instances, clusters and an authenticator")
 	}
 	c.defaults()
 	s := &server{
