@@ -38,18 +38,16 @@ func (k Kind) String() string {
 type Error struct {
 	Kind   Kind
 	Reason string // optional, stable, lower-case-with-dashes
-	text   string
-	cause  error
+	err    error  // the text, and the causes that it wraps
 }
 
-func (e *Error) Error() string { return e.text }
+func (e *Error) Error() string { return e.err.Error() }
 
-func (e *Error) Unwrap() error { return e.cause }
+func (e *Error) Unwrap() error { return e.err }
 
-// New makes an error of a kind. A %w verb keeps the cause for errors.Is.
+// New makes an error of a kind. %w verbs keep causes for errors.Is.
 func New(kind Kind, format string, args ...any) *Error {
-	err := fmt.Errorf(format, args...)
-	return &Error{Kind: kind, text: err.Error(), cause: errors.Unwrap(err)}
+	return &Error{Kind: kind, err: fmt.Errorf(format, args...)}
 }
 
 // Because adds the machine-readable reason and returns the error.

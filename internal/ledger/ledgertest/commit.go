@@ -2,13 +2,9 @@ package ledgertest
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"strings"
-	"sync/atomic"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
@@ -99,8 +95,12 @@ func testRoundTrip(r *rig) {
 			Fields: ledger.Fields{"species": "%_\\'; DROP TABLE objects; --"},
 			Spec:   json.RawMessage(`{ "html":"<&>", "zero":"\u0000", "sur":"\ud800", "big":123456789012345678901234567890.10, "dup":1,"dup":2 }`),
 		}},
-		{"the longest text", ledger.Object{Org: long, Owner: long, Name: long, Phase: long, Parent: long,
-			Fields: ledger.Fields{"species": long}}},
+		{"the longest org", ledger.Object{Org: long}},
+		{"the longest owner", ledger.Object{Owner: long}},
+		{"the longest name", ledger.Object{Name: long}},
+		{"the longest phase", ledger.Object{Phase: long}},
+		{"the longest parent", ledger.Object{Parent: long}},
+		{"the longest field", ledger.Object{Fields: ledger.Fields{"species": long}}},
 		{"the largest numbers", ledger.Object{Fields: ledger.Fields{"legs": int64(math.MaxInt64)}}},
 		{"the smallest numbers", ledger.Object{Fields: ledger.Fields{"legs": int64(math.MinInt64)}}},
 		{"early times", ledger.Object{Fields: ledger.Fields{"born": time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)}}},
@@ -165,128 +165,6 @@ func testNoop(r *rig) {
 	res := r.commit(by(ledger.Put{Object: o, Expect: 1, Op: "update"}, create(ledger.Object{Ref: cage("c")})))
 	if res.Seq != before.Seq+1 || res.Objects[0].Version != 1 {
 		r.Fatalf("got seq %d and version %d, want %d and 1", res.Seq, res.Objects[0].Version, before.Seq+1)
-	}
-}
-
-// badSets are sets that are refused for what they say, whatever the state is.
-func badSets(n int) map[string]ledger.Set {
-	ref := beast(id("bad", n))
-	put := func(edit func(*ledger.Object)) ledger.Set {
-		o := ledger.Object{Ref: ref, Name: "fine"}
-		edit(&o)
-		return by(create(o))
-	}
-	with := func(edit func(*ledger.Set)) ledger.Set {
-		s := by(create(ledger.Object{Ref: ref}))
-		edit(&s)
-		return s
-	}
-	mega, holder := strings.Repeat("n", 1<<20), ledger.Claim{Name: ledger.Name{Space: "s", Name: id("bad", n)}, Holder: ref}
-	return map[string]ledger.Set{
-		"no actor":               with(func(s *ledger.Set) { s.Actor = "" }),
-		"no cause":               with(func(s *ledger.Set) { s.Cause = "" }),
-		"zero byte in the actor": with(func(s *ledger.Set) { s.Actor = "a\x00" }),
-		"invalid cause":          with(func(s *ledger.Set) { s.Cause = "\xff" }),
-		"no op":                  with(func(s *ledger.Set) { s.Puts[0].Op = "" }),
-		"zero byte in the op":    with(func(s *ledger.Set) { s.Puts[0].Op = "\x00" }),
-		"unknown kind":           put(func(o *ledger.Object) { o.Kind = "unicorn" }),
-		"no id":                  put(func(o *ledger.Object) { o.ID = "" }),
-		"zero byte in the id":    put(func(o *ledger.Object) { o.ID = "a\x00b" }),
-		"invalid id":             put(func(o *ledger.Object) { o.ID = "\xc3(" }),
-		"endless id":             put(func(o *ledger.Object) { o.ID = mega }),
-		"zero byte in the name":  put(func(o *ledger.Object) { o.Name = "a\x00b" }),
-		"invalid name":           put(func(o *ledger.Object) { o.Name = "\xff\xfe" }),
-		"endless name":           put(func(o *ledger.Object) { o.Name = mega }),
-		"endless org":            put(func(o *ledger.Object) { o.Org = mega }),
-		"zero byte in the owner": put(func(o *ledger.Object) { o.Owner = "\x00" }),
-		"invalid parent":         put(func(o *ledger.Object) { o.Parent = "\x80" }),
-		"invalid phase":          put(func(o *ledger.Object) { o.Phase = "\xf8" }),
-		"zero byte in a label":   put(func(o *ledger.Object) { o.Labels = map[string]string{"k\x00": "v"} }),
-		"invalid label":          put(func(o *ledger.Object) { o.Labels = map[string]string{"k": "\xff"} }),
-		"undeclared field":       put(func(o *ledger.Object) { o.Fields = ledger.Fields{"wings": 2} }),
-		"a column as a field":    put(func(o *ledger.Object) { o.Fields = ledger.Fields{"name": "x"} }),
-		"wrong type of field":    put(func(o *ledger.Object) { o.Fields = ledger.Fields{"legs": "four"} }),
-		"fraction of a leg":      put(func(o *ledger.Object) { o.Fields = ledger.Fields{"legs": 3.5} }),
-		"too many legs":          put(func(o *ledger.Object) { o.Fields = ledger.Fields{"legs": 1e300} }),
-		"odd type of field":      put(func(o *ledger.Object) { o.Fields = ledger.Fields{"legs": []int{1}} }),
-		"zero byte in a field":   put(func(o *ledger.Object) { o.Fields = ledger.Fields{"species": "\x00"} }),
-		"endless field":          put(func(o *ledger.Object) { o.Fields = ledger.Fields{"species": mega} }),
-		"time out of range":      put(func(o *ledger.Object) { o.Fields = ledger.Fields{"born": time.Unix(1<<55, 0)} }),
-		"deleted out of range":   put(func(o *ledger.Object) { o.Deleted = time.Unix(1<<55, 0) }),
-		"no JSON":                put(func(o *ledger.Object) { o.Spec = json.RawMessage(`{`) }),
-		"invalid JSON text":      put(func(o *ledger.Object) { o.Status = json.RawMessage("\"\xff\"") }),
-		"two JSON values":        put(func(o *ledger.Object) { o.View = json.RawMessage(`1 2`) }),
-		"too large":              put(func(o *ledger.Object) { o.Spec = json.RawMessage(`"` + strings.Repeat("x", ledger.MaxObject) + `"`) }),
-		"written twice":          with(func(s *ledger.Set) { s.Puts = append(s.Puts, s.Puts[0]) }),
-		"finish without a lease": with(func(s *ledger.Set) { s.Finish = &ledger.Finish{} }),
-		"claim of no name":       with(func(s *ledger.Set) { s.Claims = []ledger.Claim{{Holder: ref}} }),
-		"claim by nobody":        with(func(s *ledger.Set) { s.Claims = []ledger.Claim{{Name: holder.Name}} }),
-		"claim of a zero byte":   with(func(s *ledger.Set) { holder.Name.Name = "a\x00"; s.Claims = []ledger.Claim{holder} }),
-		"claim in a bad space":   with(func(s *ledger.Set) { holder.Space = "\xff"; s.Claims = []ledger.Claim{holder} }),
-		"claim by a bad holder": with(func(s *ledger.Set) {
-			s.Claims = []ledger.Claim{{Name: ledger.Name{Space: "s", Name: "n"}, Holder: beast("\x00")}}
-		}),
-		"free of a zero byte":     with(func(s *ledger.Set) { s.Frees = []ledger.Claim{{Name: ledger.Name{Name: "\x00"}, Holder: ref}} }),
-		"count of no name":        with(func(s *ledger.Set) { s.Counts = []ledger.Count{{Delta: 1, Max: -1}} }),
-		"count of a zero byte":    with(func(s *ledger.Set) { s.Counts = []ledger.Count{{Name: "\x00", Delta: 1, Max: -1}} }),
-		"wake of an unknown kind": with(func(s *ledger.Set) { s.Wakes = []ledger.Wake{{Ref: ledger.Ref{Kind: "unicorn", ID: "u"}}} }),
-		"wake of no id":           with(func(s *ledger.Set) { s.Wakes = []ledger.Wake{{Ref: beast("")}} }),
-		"wake of a zero byte":     with(func(s *ledger.Set) { s.Wakes = []ledger.Wake{{Ref: beast("\x00")}} }),
-		"wake for a bad org":      with(func(s *ledger.Set) { s.Wakes = []ledger.Wake{{Ref: ref, Org: "\xff"}} }),
-	}
-}
-
-func testInvalid(r *rig) {
-	for reason, set := range badSets(0) {
-		_, err := r.Commit(r.ctx, set)
-		if !fault.Is(err, fault.Invalid) {
-			r.Errorf("%s: got %v (%.200v), want invalid", reason, fault.Of(err), err)
-		}
-		if err != nil && len(err.Error()) > 8<<10 {
-			r.Errorf("%s: the error repeats %d bytes of bad input", reason, len(err.Error()))
-		}
-	}
-	r.absent(beast(id("bad", 0)))
-	if seq := r.head().Seq; seq != 0 {
-		r.Fatalf("refused sets left %d changes", seq)
-	}
-	r.refused(badSets(0)["too large"], fault.Invalid, "too-large")
-}
-
-// testGarbage reads with names that cannot exist.
-func testGarbage(r *rig) {
-	for _, bad := range []string{"", "a\x00b", "\xff\xfe", strings.Repeat("x", 1<<20), `'; DROP TABLE objects; --`} {
-		calls := map[string]func() error{
-			"Get":      func() error { _, err := r.Get(r.ctx, beast(bad)); return err },
-			"Get kind": func() error { _, err := r.Get(r.ctx, ledger.Ref{Kind: bad, ID: "x"}); return err },
-			"At":       func() error { _, err := r.At(r.ctx, beast(bad), ledger.Moment{Seq: 1}); return err },
-			"Lookup":   func() error { _, err := r.Lookup(r.ctx, ledger.Name{Space: bad, Name: bad}); return err },
-			"Blob":     func() error { _, err := r.Blob(r.ctx, bad); return err },
-			"Unseal":   func() error { _, err := r.Unseal(r.ctx, bad); return err },
-			"Unseal 2": func() error { _, err := r.Unseal(r.ctx, "secret:"+bad); return err },
-		}
-		for name, call := range calls {
-			if err := call(); !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) {
-				r.Errorf("%s of %.20q: got %v (%.200v), want not found or invalid", name, bad, fault.Of(err), err)
-			}
-		}
-		if got, err := r.Changes(r.ctx, ledger.ChangeQuery{Kind: "beast", ID: bad, Org: bad}); err == nil && len(got) > 0 ||
-			err != nil && !fault.Is(err, fault.Invalid) {
-			r.Errorf("Changes of %.20q: got %v, %.200v", bad, got, err)
-		}
-		lease := ledger.Lease{Ref: beast(bad), Token: 1}
-		lost, err := r.Renew(r.ctx, []ledger.Lease{lease}, time.Hour)
-		if err == nil && len(lost) != 1 || err != nil && !fault.Is(err, fault.Invalid) {
-			r.Errorf("Renew of %.20q: got %v, %.200v; want it lost", bad, lost, err)
-		}
-		if err := r.Release(r.ctx, []ledger.Lease{lease}); err != nil && !fault.Is(err, fault.Invalid) {
-			r.Errorf("Release of %.20q: %.200v", bad, err)
-		}
-		set := by()
-		set.Lease = &lease
-		if _, err := r.Commit(r.ctx, set); !fault.Is(err, fault.Conflict) && !fault.Is(err, fault.Invalid) {
-			r.Errorf("Commit leased on %.20q: %.200v", bad, err)
-		}
 	}
 }
 
@@ -363,184 +241,6 @@ func withPhase(o ledger.Object, phase string) ledger.Object {
 	return o
 }
 
-// testFailsAlone commits good and bad sets at once: they share database commits.
-func testFailsAlone(r *rig) {
-	var bad []ledger.Set
-	for _, set := range badSets(1) {
-		bad = append(bad, set)
-	}
-	r.commit(func() ledger.Set {
-		s := by()
-		s.Claims = []ledger.Claim{{Name: ledger.Name{Space: "s", Name: "taken"}, Holder: cage("x")}}
-		return s
-	}())
-	const n = 400
-	var failed atomic.Int64
-	race(r.replicas(2), n, func(i int, l ledger.Ledger) {
-		if i%2 == 1 {
-			set, want := bad[i/2%len(bad)], fault.Invalid
-			if i%10 == 1 {
-				set, want = by(create(ledger.Object{Ref: beast(id("taken", i))})), fault.Conflict
-				set.Claims = []ledger.Claim{{Name: ledger.Name{Space: "s", Name: "taken"}, Holder: beast("y")}}
-			}
-			if _, err := l.Commit(r.ctx, set); !fault.Is(err, want) {
-				r.Errorf("bad set %d: got %.200v, want %v", i, err, want)
-			}
-			failed.Add(1)
-			return
-		}
-		set := by(create(ledger.Object{Ref: beast(id("good", i)), Org: "acme"}))
-		set.Claims = []ledger.Claim{{Name: ledger.Name{Space: "s", Name: id("good", i)}, Holder: beast(id("good", i))}}
-		if _, err := l.Commit(r.ctx, set); err != nil {
-			r.Errorf("good set %d failed beside bad ones: %v", i, err)
-		}
-	})
-	if got := r.head().Seq; got != n/2 {
-		r.Fatalf("the log has %d changes, want one for each of the %d good sets", got, n/2)
-	}
-	for i, o := range r.list(ledger.Query{Kind: "beast", Limit: n}) {
-		if want := id("good", 2*i); o.ID != want {
-			r.Fatalf("object %d is %s, want %s", i, o.ID, want)
-		}
-	}
-}
-
-func testNames(r *rig) {
-	a, b := beast("a"), beast("b")
-	host := ledger.Name{Space: "host", Name: "rex.example.org"}
-	claim := func(n ledger.Name, h ledger.Ref) ledger.Set {
-		s := by()
-		s.Claims = []ledger.Claim{{Name: n, Holder: h}}
-		return s
-	}
-	free := func(n ledger.Name, h ledger.Ref) ledger.Set {
-		s := by()
-		s.Frees = []ledger.Claim{{Name: n, Holder: h}}
-		return s
-	}
-	holder := func(n ledger.Name, want ledger.Ref) {
-		r.Helper()
-		got, err := r.Lookup(r.ctx, n)
-		if want == (ledger.Ref{}) {
-			r.wantFault(err, fault.NotFound, "")
-		} else if err != nil || got != want {
-			r.Fatalf("%v is held by %v (%v), want %v", n, got, err, want)
-		}
-	}
-	holder(host, ledger.Ref{})
-	r.commit(claim(host, a))
-	holder(host, a)
-	r.commit(claim(host, a)) // the same holder again is no conflict
-	r.refused(claim(host, b), fault.Conflict, "name-taken")
-	r.refused(claim(host, cage("a")), fault.Conflict, "name-taken") // the kind is part of the holder
-	r.commit(claim(ledger.Name{Space: "bucket", Name: host.Name}, b))
-	r.commit(claim(ledger.Name{Space: host.Space, Name: "REX.example.org"}, b)) // names are compared byte by byte
-	holder(host, a)
-
-	r.commit(free(host, b)) // b does not hold it
-	holder(host, a)
-	r.refused(claim(host, b), fault.Conflict, "name-taken")
-	r.commit(free(ledger.Name{Space: host.Space, Name: "never"}, a)) // nothing to free
-
-	// Nothing but a free gives a name back: not the end of its holder.
-	o := r.put(ledger.Object{Ref: a}, 0, "create")
-	o.Deleted = time.Now()
-	r.put(o, 1, "delete")
-	r.refused(claim(host, b), fault.Conflict, "name-taken")
-	r.commit(free(host, a))
-	holder(host, ledger.Ref{})
-	r.commit(claim(host, b))
-	holder(host, b)
-
-	two := by()
-	two.Claims = []ledger.Claim{{Name: ledger.Name{Space: "s", Name: "1"}, Holder: a}, {Name: ledger.Name{Space: "s", Name: "1"}, Holder: a}}
-	two.Frees = []ledger.Claim{{Name: host, Holder: b}}
-	r.commit(two)
-	holder(ledger.Name{Space: "s", Name: "1"}, a)
-	holder(host, ledger.Ref{})
-}
-
-// testNameRace lets many want one name, over and over.
-func testNameRace(r *rig) {
-	ledgers := r.replicas(3)
-	const rounds, n = 5, 24
-	var last ledger.Claim
-	for round := range rounds {
-		name := ledger.Name{Space: "host", Name: "wanted"}
-		var winner atomic.Pointer[ledger.Ref]
-		race(ledgers, n, func(i int, l ledger.Ledger) {
-			ref := beast(fmt.Sprintf("r%d-%d", round, i))
-			set := by(create(ledger.Object{Ref: ref}))
-			set.Claims = []ledger.Claim{{Name: name, Holder: ref}}
-			_, err := l.Commit(r.ctx, set)
-			if err == nil {
-				if before := winner.Swap(&ref); before != nil {
-					r.Errorf("%s and %s both got the name", before, ref)
-				}
-			} else if !fault.Is(err, fault.Conflict) || fault.Reason(err) != "name-taken" {
-				r.Errorf("loser got %v, want a taken name", err)
-			}
-		})
-		if winner.Load() == nil {
-			r.Fatalf("nobody got the name in round %d", round)
-		}
-		last = ledger.Claim{Name: name, Holder: *winner.Load()}
-		if h, err := r.Lookup(r.ctx, name); err != nil || h != last.Holder {
-			r.Fatalf("the name is held by %v (%v), want the winner %v", h, err, last.Holder)
-		}
-		if got := r.head().Seq; got != int64(round+1) {
-			r.Fatalf("the log has %d changes after round %d: a loser has written", got, round)
-		}
-		set := by()
-		set.Frees = []ledger.Claim{last}
-		r.commit(set)
-	}
-}
-
-func testCounters(r *rig) {
-	count := func(cs ...ledger.Count) ledger.Set {
-		s := by()
-		s.Counts = cs
-		return s
-	}
-	r.commit(count(ledger.Count{Name: "c", Delta: 3, Max: 3}))
-	r.refused(count(ledger.Count{Name: "c", Delta: 1, Max: 3}), fault.Exhausted, "counter:c")
-	r.commit(count(ledger.Count{Name: "c", Delta: 1, Max: 4}))                                                                           // the bound is the set's
-	r.refused(count(ledger.Count{Name: "c", Delta: 1, Max: 2}), fault.Exhausted, "counter:c")                                            // a bound that was lowered below the value
-	r.commit(count(ledger.Count{Name: "c", Delta: -1, Max: 0}))                                                                          // does not keep it from falling
-	r.commit(count(ledger.Count{Name: "c", Delta: 100, Max: -1}))                                                                        // no bound
-	r.refused(count(ledger.Count{Name: "c", Delta: -104}), fault.Conflict, "counter:c")                                                  // 103 are there
-	r.commit(count(ledger.Count{Name: "c", Delta: -103}))                                                                                // down to zero
-	r.refused(count(ledger.Count{Name: "c", Delta: -1}), fault.Conflict, "counter:c")                                                    // and no further
-	r.refused(count(ledger.Count{Name: "c", Delta: 2, Max: 3}, ledger.Count{Name: "c", Delta: 2, Max: 3}), fault.Exhausted, "counter:c") // they add up within a set
-	r.commit(count(ledger.Count{Name: "c", Delta: 3, Max: 3}, ledger.Count{Name: "c", Delta: -1}, ledger.Count{Name: "c", Delta: 1, Max: 3}))
-	r.refused(count(ledger.Count{Name: "c", Delta: math.MaxInt64, Max: -1}), fault.Exhausted, "counter:c") // no wrapping around
-	r.refused(count(ledger.Count{Name: "d", Delta: math.MaxInt64, Max: -1}, ledger.Count{Name: "d", Delta: math.MaxInt64, Max: -1}), fault.Exhausted, "counter:d")
-	r.refused(count(ledger.Count{Name: "d", Delta: 1, Max: 0}), fault.Exhausted, "counter:d") // a bound of zero is a bound
-}
-
-func testCounterRace(r *rig) {
-	const n, bound = 60, 13
-	var won atomic.Int64
-	race(r.replicas(3), n, func(i int, l ledger.Ledger) {
-		set := by(create(ledger.Object{Ref: cage(id("c", i)), Org: "acme"}))
-		set.Counts = []ledger.Count{{Name: "quota", Delta: 1, Max: bound}}
-		_, err := l.Commit(r.ctx, set)
-		switch {
-		case err == nil:
-			won.Add(1)
-		case !fault.Is(err, fault.Exhausted) || fault.Reason(err) != "counter:quota":
-			r.Errorf("got %v, want an exhausted quota", err)
-		}
-	})
-	if won.Load() != bound {
-		r.Fatalf("%d sets passed a bound of %d", won.Load(), bound)
-	}
-	if got := r.total(ledger.Query{Kind: "cage", Scope: map[string]any{"org": "acme"}}); got != bound {
-		r.Fatalf("%d objects were written, want %d", got, bound)
-	}
-}
-
 func testSoftDelete(r *rig) {
 	o := r.put(ledger.Object{Ref: beast("a"), Org: "acme"}, 0, "create")
 	acme := ledger.Query{Kind: "beast", Scope: map[string]any{"org": "acme"}}
@@ -570,63 +270,4 @@ func testSoftDelete(r *rig) {
 	if !r.get(o.Ref).Deleted.IsZero() {
 		r.Fatal("a restored object has a time of deletion")
 	}
-}
-
-// stored is the object as a store returns it: fields have their types, times
-// are cut to microseconds, nulls are gone.
-func stored(o ledger.Object) ledger.Object {
-	fields := ledger.Fields{}
-	for name, v := range o.Fields {
-		switch x := v.(type) {
-		case nil:
-			continue
-		case int:
-			v = int64(x)
-		case float64:
-			v = int64(x)
-		case time.Time:
-			v = x.UTC().Truncate(time.Microsecond)
-		case string:
-			if at, err := time.Parse(time.RFC3339Nano, x); err == nil && name == "born" {
-				v = at.UTC().Truncate(time.Microsecond)
-			}
-		}
-		fields[name] = v
-	}
-	o.Fields = fields
-	o.Deleted = o.Deleted.UTC().Truncate(time.Microsecond)
-	return o
-}
-
-// lenient takes missing and empty maps and JSON for the same.
-var lenient = cmp.Options{
-	cmp.Transformer("fields", func(f ledger.Fields) map[string]any { return orEmpty(f) }),
-	cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Labels" },
-		cmp.Comparer(func(a, b map[string]string) bool { return cmp.Equal(orEmpty(a), orEmpty(b)) })),
-	cmp.Transformer("raw", func(m json.RawMessage) string { return string(m) }),
-}
-
-func orEmpty[M ~map[string]V, V any](m M) map[string]V {
-	if m == nil {
-		return map[string]V{}
-	}
-	return m
-}
-
-// sameJSON takes JSON that means the same for the same: the log may re-encode it.
-var sameJSON = cmp.FilterValues(func(a, b string) bool { return json.Valid([]byte(a)) && json.Valid([]byte(b)) },
-	cmp.Comparer(func(a, b string) bool { return a == b || meaning(a) == meaning(b) }))
-
-func meaning(s string) string {
-	dec := json.NewDecoder(strings.NewReader(s))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
-		return s
-	}
-	out, err := json.Marshal(v)
-	if err != nil {
-		return s
-	}
-	return string(out)
 }

@@ -12,7 +12,10 @@ import (
 )
 
 // emptySlices takes no slice and an empty one for the same.
-var emptySlices = gocmp.FilterValues(func(a, b []ledger.Object) bool { return len(a) == 0 && len(b) == 0 }, gocmp.Ignore())
+var emptySlices = gocmp.Options{
+	gocmp.FilterValues(func(a, b []ledger.Object) bool { return len(a) == 0 && len(b) == 0 }, gocmp.Ignore()),
+	gocmp.FilterValues(func(a, b []ledger.Change) bool { return len(a) == 0 && len(b) == 0 }, gocmp.Ignore()),
+}
 
 // selectObjects is what a Query means, done the simple way.
 func selectObjects(all []ledger.Object, q ledger.Query) []ledger.Object {

@@ -1,0 +1,145 @@
+package ledger_test
+
+import (
+	"fmt"
+	"sort"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+// flood wakes n pieces of an organisation in one set.
+func flood(org string, n int, after time.Duration) ledger.Set {
+	set := ledger.Set{Actor: "a", Cause: "c"}
+	for i := range n {
+		set.Wakes = append(set.Wakes, ledger.Wake{Ref: ledger.Ref{Kind: "beast", ID: fmt.Sprint(org, i)}, Org: org, After: after})
+	}
+	return set
+}
+
+// order returns the organisations of all work in the order of turns.
+func order(m *memory) []string {
+	rows := make([]ledger.WorkRow, 0, len(m.state.Work))
+	for _, r := range m.state.Work {
+		rows = append(rows, r)
+	}
+	sort.Slice(rows, func(i, j int) bool { return rows[i].Turn.Before(rows[j].Turn) })
+	out := make([]string, len(rows))
+	for i, r := range rows {
+		out[i] = r.Org
+	}
+	return out
+}
+
+func TestAnotherOrganisationOvertakes(t *testing.T) {
+	m := newMemory(t)
+	m.decide(flood("big", 10_000, 0))
+	m.state.Now = m.state.Now.Add(time.Second)
+	m.decide(flood("small", 1, 0))
+	for i, org := range order(m) {
+		if org == "small" {
+			if i > 250 {
+				t.Fatalf("the small organisation comes %dth, after a second of a flood whose turns lie 5 ms apart", i+1)
+			}
+			return
+		}
+	}
+	t.Fatal("the small organisation has no turn")
+}
+
+func TestLaterWorkDoesNotDelayPresentWork(t *testing.T) {
+	m := newMemory(t)
+	m.decide(flood("later", 1000, time.Hour))
+	for ref, row := range m.state.Work {
+		if !row.Turn.Equal(row.Due) {
+			t.Fatalf("%s is due at %v and has its turn at %v", ref, row.Due, row.Turn)
+		}
+	}
+	now := ledger.Ref{Kind: "cage", ID: "now"}
+	m.decide(ledger.Set{Actor: "a", Cause: "c", Wakes: []ledger.Wake{{Ref: now, Org: "later"}}})
+	if row := m.state.Work[now]; row.Turn.Sub(m.state.Now) > time.Second {
+		t.Fatalf("work that is due now has its turn in %v", row.Turn.Sub(m.state.Now))
+	}
+}
+
+// TestTurns checks for any order of floods that turns stay within the horizon
+// and that of k organisations woken together each has its share of the first turns.
+func TestTurns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newMemory(t)
+		sizes := rapid.SliceOfN(rapid.IntRange(1, 300), 1, 6).Draw(t, "pieces per organisation")
+		var sets []ledger.Set
+		for i, n := range sizes {
+			sets = append(sets, flood(fmt.Sprint("org", i, "-"), n, 0))
+		}
+		m.decide(sets...)
+		least := sizes[0]
+		for _, n := range sizes {
+			least = min(least, n)
+		}
+		for _, row := range m.state.Work {
+			if late := row.Turn.Sub(row.Due); late < 0 || late > ledger.LaneHorizon {
+				t.Fatalf("a turn comes %v after the work is due", late)
+			}
+		}
+		seen := map[string]int{}
+		for _, org := range order(m)[:least*len(sizes)] {
+			seen[org]++
+		}
+		for org, n := range seen {
+			if n != least {
+				t.Fatalf("%s has %d of the first %d turns of %d organisations", org, n, least*len(sizes), len(sizes))
+			}
+		}
+	})
+}
+
+func TestTurnsEndAtTheHorizon(t *testing.T) {
+	m := newMemory(t)
+	m.decide(flood("big", 30_000, 0)) // two and a half minutes of turns
+	for ref, row := range m.state.Work {
+		if row.Turn.Sub(row.Due) > ledger.LaneHorizon {
+			t.Fatalf("%s has its turn %v after it is due: a claim would not see it", ref, row.Turn.Sub(row.Due))
+		}
+	}
+}
+
+func TestTotalKey(t *testing.T) {
+	key := func(v any) string { return ledger.TotalKey("beast", []string{"x"}, func(string) any { return v }) }
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+	same := [][]any{
+		{nil, "", 0, int64(0), 0.0, false, time.Time{}},
+		{1, int64(1), 1.0},
+		{1_000_000, 1e6},
+		{at, at.In(time.FixedZone("", 7200)), at.Add(999)},
+		{true},
+		{"1/y=2"},
+		{`"`},
+		{`\"`},
+	}
+	seen := map[string]int{}
+	for i, group := range same {
+		if i == 1 {
+			group = append(group, "1") // columns have one type, so text and number never meet
+		}
+		for _, v := range group {
+			k := key(v)
+			if j, ok := seen[k]; ok && j != i {
+				t.Errorf("%v (%T) shares its counter with group %d: %s", v, v, j, k)
+			}
+			if k != key(group[0]) {
+				t.Errorf("%v and %v are one value with two counters: %s, %s", group[0], v, key(group[0]), k)
+			}
+			seen[k] = i
+		}
+	}
+	two := func(a, b string) string {
+		return ledger.TotalKey("beast", []string{"x", "y"}, func(c string) any { return map[string]any{"x": a, "y": b}[c] })
+	}
+	if two(`1"/y="2`, "") == two("1", `2"/y="`) {
+		t.Error("a value can pretend to be another column")
+	}
+}
