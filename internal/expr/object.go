@@ -15,12 +15,13 @@ type Type = *cel.Type
 
 // The types of the world. A Dyn is only checked when it is evaluated.
 var (
-	String = cel.StringType
-	Int    = cel.IntType
-	Double = cel.DoubleType
-	Bool   = cel.BoolType
-	Time   = cel.TimestampType
-	Dyn    = cel.DynType
+	String   = cel.StringType
+	Int      = cel.IntType
+	Double   = cel.DoubleType
+	Bool     = cel.BoolType
+	Time     = cel.TimestampType
+	Duration = cel.DurationType
+	Dyn      = cel.DynType
 )
 
 // List is the type of a list, Map that of a map with text keys.

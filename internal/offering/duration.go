@@ -20,3 +20,6 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	*d = Duration(v)
 	return err
 }
+
+// hookTimeout is how long a hook may take that does not say.
+const hookTimeout = Duration(5 * time.Second)
