@@ -1,0 +1,108 @@
+package sqlledger
+
+import (
+	"context"
+	"math"
+	"strings"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+// Head implements ledger.Log.
+func (l *Ledger) Head(ctx context.Context) (ledger.Head, error) {
+	ctx, cancel := l.patient(ctx)
+	defer cancel()
+	var h ledger.Head
+	var at int64
+	err := l.engine.read(ctx, "SELECT ledger, epoch, seq, at FROM head", nil, func(scan scanner) error {
+		return scan(&h.Ledger, &h.Epoch, &h.Seq, &at)
+	})
+	if at != 0 {
+		h.At = instant(at)
+	}
+	return h, err
+}
+
+const changeColumns = "seq, at, actor, cause, op, state"
+
+// Changes implements ledger.Log.
+func (l *Ledger) Changes(ctx context.Context, q ledger.ChangeQuery) ([]ledger.Change, error) {
+	ctx, cancel := l.patient(ctx)
+	defer cancel()
+	if q.ID != "" && q.Kind == "" {
+		return nil, fault.New(fault.Invalid, "an id needs its kind")
+	}
+	limit := q.Limit
+	if limit <= 0 {
+		limit = 1000
+	}
+	var b binder
+	until := q.Until
+	if until == 0 {
+		until = math.MaxInt64
+	}
+	parts := []string{"seq > " + b.bind(q.After), "seq <= " + b.bind(until)}
+	for _, f := range []struct{ column, value string }{{"kind", q.Kind}, {"id", q.ID}, {"org", q.Org}} {
+		if f.value == "" {
+			continue
+		}
+		v, err := constant(ledger.Text, f.column, f.value)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, f.column+" = "+b.bind(v))
+	}
+	way := ""
+	if q.Reverse {
+		way = " DESC"
+	}
+	var out []ledger.Change
+	err := l.engine.read(ctx, "SELECT "+changeColumns+" FROM log WHERE "+strings.Join(parts, " AND ")+
+		" ORDER BY seq"+way+" LIMIT "+b.bind(int64(min(limit, 10_000))), b.args, func(scan scanner) error {
+		c, err := l.change(scan)
+		out = append(out, c)
+		return err
+	})
+	return out, err
+}
+
+// At implements ledger.Log.
+func (l *Ledger) At(ctx context.Context, ref ledger.Ref, m ledger.Moment) (ledger.Change, error) {
+	ctx, cancel := l.patient(ctx)
+	defer cancel()
+	if _, err := l.store(ref.Kind); err != nil {
+		return ledger.Change{}, err
+	}
+	column, value := "seq", m.Seq
+	if m.Seq == 0 {
+		column, value = "at", micros(m.Time)
+	}
+	if _, err := constant(ledger.Text, "id", ref.ID); err != nil {
+		return ledger.Change{}, fault.New(fault.NotFound, "%.100q did not exist then", ref)
+	}
+	var out ledger.Change
+	err := l.engine.read(ctx, "SELECT "+changeColumns+" FROM log WHERE kind = $1 AND id = $2 AND "+column+" <= $3 ORDER BY seq DESC LIMIT 1",
+		[]any{ref.Kind, ref.ID, value}, func(scan scanner) (err error) {
+			out, err = l.change(scan)
+			return err
+		})
+	if err == nil && out.Seq == 0 {
+		err = fault.New(fault.NotFound, "%s did not exist then", ref)
+	}
+	return out, err
+}
+
+func (l *Ledger) change(scan scanner) (ledger.Change, error) {
+	var c ledger.Change
+	var at int64
+	var cause string
+	var state []byte
+	if err := scan(&c.Seq, &at, &c.Actor, &cause, &c.Op, &state); err != nil {
+		return c, err
+	}
+	c.At, c.Cause = instant(at), ledger.Cause(cause)
+	var err error
+	c.Object, err = l.decodeState(state)
+	return c, err
+}

@@ -1,0 +1,415 @@
+package sqlledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/droverhq/drover/internal/fault"
+)
+
+// pg is a PostgreSQL database: a pool that reads, and one connection that
+// writes. A write takes two round trips: BEGIN and all loads, then all writes
+// and COMMIT. Two more goroutines, in notify.go, carry hints between replicas.
+type pg struct {
+	pool    *pgxpool.Pool
+	config  *pgx.ConnConfig // of the writer
+	conn    *pgx.Conn       // nil while there is none; the committer's alone
+	open    bool            // a transaction is
+	retryAt time.Time       // no attempt to connect before
+	backoff time.Duration
+	trigram bool
+
+	texts    map[stmtKey]string
+	notifier *notifier
+}
+
+const (
+	pgConnect    = 2 * time.Second
+	pgMaxBackoff = time.Second
+)
+
+func openPostgres(ctx context.Context, c Config, changed func()) (*pg, error) {
+	config, err := pgxpool.ParseConfig(c.URL)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "cannot read the database URL") // the cause would show the password
+	}
+	config.ConnConfig.ConnectTimeout = pgConnect
+	set(config.ConnConfig, "application_name", "drover")
+	set(config.ConnConfig, "jit", "off")
+	writer := config.ConnConfig.Copy()
+	set(config.ConnConfig, "statement_timeout", "15000")
+	set(config.ConnConfig, "default_transaction_read_only", "on")
+	if !strings.Contains(c.URL, "pool_max_conns") {
+		config.MaxConns = 16
+	}
+	// Keys come in arrays. A plan made while a table was small must not scan it
+	// when it has grown, and planning again each time costs more than the rest.
+	for _, off := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_bitmapscan"} {
+		set(writer, off, "off")
+	}
+	set(writer, "plan_cache_mode", "force_generic_plan")
+	set(writer, "statement_timeout", "5000")
+	set(writer, "idle_in_transaction_session_timeout", "10000") // a stalled process must not keep its locks
+	e := &pg{config: writer, texts: map[stmtKey]string{}}
+	if e.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, pgError(err, false)
+	}
+	if err := e.extend(ctx, c.Observer); err != nil {
+		e.pool.Close()
+		return nil, pgError(err, false)
+	}
+	e.notifier = startNotifier(writer, changed)
+	return e, nil
+}
+
+// set changes a setting unless the URL has.
+func set(c *pgx.ConnConfig, name, value string) {
+	if _, ok := c.RuntimeParams[name]; !ok {
+		c.RuntimeParams[name] = value
+	}
+}
+
+// extend makes sure of pg_trgm, if it may.
+func (e *pg) extend(ctx context.Context, o Observer) error {
+	conn, err := pgx.ConnectConfig(ctx, e.config)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	const present = "SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pg_trgm')"
+	if err := conn.QueryRow(ctx, present).Scan(&e.trigram); err != nil || e.trigram {
+		return err
+	}
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, postgresDialect.lock)
+	if err == nil {
+		_, err = tx.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_trgm")
+	}
+	if err == nil {
+		err = tx.Commit(ctx)
+	} else {
+		tx.Rollback(ctx) //nolint:errcheck // the connection is closed next
+	}
+	if e.trigram = err == nil; !e.trigram {
+		o.Warned(fmt.Sprintf("text search over all organisations will be slow: the extension pg_trgm cannot be created: %v", err))
+	}
+	return ctx.Err()
+}
+
+func (e *pg) close() {
+	if e.notifier != nil {
+		e.notifier.stop()
+	}
+	e.drop()
+	e.pool.Close()
+}
+
+func (e *pg) read(ctx context.Context, sql string, args []any, each func(scan scanner) error) error {
+	for try := 0; ; try++ {
+		seen := false
+		err := e.readOnce(ctx, sql, args, func(scan scanner) error {
+			seen = true
+			return each(scan)
+		})
+		if err == nil {
+			return nil
+		}
+		// After a restart of the server the pool holds dead connections.
+		if seen || try == 2 || ctx.Err() != nil || !lostConnection(err) {
+			return pgError(err, false)
+		}
+	}
+}
+
+func (e *pg) readOnce(ctx context.Context, sql string, args []any, each func(scan scanner) error) error {
+	rows, err := e.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// connected makes sure of a connection. While the server is away, callers are
+// told so at once, and only now and then is it tried again.
+func (e *pg) connected(ctx context.Context) error {
+	if e.conn != nil && !e.conn.IsClosed() {
+		return nil
+	}
+	e.open = false
+	if time.Now().Before(e.retryAt) {
+		return fault.New(fault.Unavailable, "the database is away")
+	}
+	conn, err := pgx.ConnectConfig(ctx, e.config)
+	if err != nil {
+		e.backoff = min(max(2*e.backoff, 20*time.Millisecond), pgMaxBackoff)
+		e.retryAt = time.Now().Add(e.backoff)
+		return pgError(err, false)
+	}
+	e.conn, e.backoff = conn, 0
+	return nil
+}
+
+func (e *pg) drop() {
+	if e.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	e.conn.Close(ctx) //nolint:errcheck // it is given up
+	e.conn, e.open = nil, false
+}
+
+func (e *pg) load(ctx context.Context, queries []query) error {
+	fresh := e.conn == nil || e.conn.IsClosed()
+	err := e.loadOnce(ctx, queries)
+	if err != nil && !fresh && lostConnection(err) && ctx.Err() == nil {
+		// The connection was lost while idle; nothing was written yet.
+		e.drop()
+		err = e.loadOnce(ctx, queries)
+	}
+	return pgError(err, false)
+}
+
+func (e *pg) loadOnce(ctx context.Context, queries []query) error {
+	if err := e.connected(ctx); err != nil {
+		return err
+	}
+	var b pgx.Batch
+	if !e.open {
+		b.Queue("BEGIN")
+	}
+	for _, q := range queries {
+		if q.table != nil {
+			b.Queue(e.sql(stmtKey{table: q.table, op: -1}), arrays(q.table.columns[:q.table.key], q.keys)...)
+		} else {
+			b.Queue(q.sql, q.args...)
+		}
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	results := e.conn.SendBatch(ctx, &b)
+	err := func() error {
+		if !e.open {
+			if _, err := results.Exec(); err != nil {
+				return err
+			}
+			e.open = true
+		}
+		for _, q := range queries {
+			rows, err := results.Query()
+			if err != nil {
+				return err
+			}
+			for rows.Next() && q.each != nil {
+				if err := q.each(rows.Scan); err != nil {
+					rows.Close()
+					return err
+				}
+			}
+			rows.Close()
+			if err := rows.Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}()
+	return errors.Join(err, results.Close())
+}
+
+func (e *pg) save(ctx context.Context, statements []statement) error {
+	if err := e.connected(ctx); err != nil {
+		return err
+	}
+	for len(statements) > 0 && (statements[0].op == define || statements[0].op == raw) {
+		// Later statements cannot be prepared before the schema is there.
+		if _, err := e.conn.Exec(ctx, statements[0].sql, statements[0].args...); err != nil {
+			return pgError(err, false)
+		}
+		statements = statements[1:]
+	}
+	var b pgx.Batch
+	for i := range statements {
+		s := &statements[i]
+		switch s.op {
+		case raw, define:
+			b.Queue(s.sql, s.args...)
+		case appendLog:
+			b.Queue(e.sql(stmtKey{table: s.table, op: appendLog}),
+				append([]any{int64(len(s.rows)), s.at}, arrays(s.table.columns[2:], s.rows)...)...)
+		case remove:
+			b.Queue(e.sql(stmtKey{table: s.table, op: s.op}), arrays(s.table.columns[:s.table.key], s.rows)...)
+		default:
+			b.Queue(e.sql(stmtKey{table: s.table, op: s.op}), arrays(s.table.columns, s.rows)...)
+		}
+	}
+	b.Queue("COMMIT")
+	results := e.conn.SendBatch(ctx, &b)
+	err := func() error {
+		for i := range statements {
+			if s := &statements[i]; s.op == appendLog {
+				if err := results.QueryRow().Scan(&s.base.seq); err != nil {
+					return err
+				}
+			} else if _, err := results.Exec(); err != nil {
+				return err
+			}
+		}
+		tag, err := results.Exec()
+		if err == nil && tag.String() != "COMMIT" {
+			err = fmt.Errorf("the transaction ended with %s", tag)
+		}
+		return err
+	}()
+	// What was committed stays so, whatever happens to the connection now.
+	closing := results.Close()
+	if err != nil {
+		return pgError(errors.Join(err, closing), true)
+	}
+	e.open = false
+	e.notifier.notify()
+	return nil
+}
+
+func (e *pg) abandon() {
+	if !e.open || e.conn == nil {
+		return
+	}
+	e.open = false
+	if e.conn.IsClosed() {
+		e.conn = nil
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := e.conn.Exec(ctx, "ROLLBACK"); err != nil {
+		e.drop()
+	}
+}
+
+// arrays turns rows into one array per column.
+func arrays(cs []column, rows [][]any) []any {
+	out := make([]any, len(cs))
+	for c := range cs {
+		if cs[c].text {
+			v := make([]string, len(rows))
+			for i, row := range rows {
+				v[i] = row[c].(string)
+			}
+			out[c] = v
+		} else {
+			v := make([]int64, len(rows))
+			for i, row := range rows {
+				v[i] = row[c].(int64)
+			}
+			out[c] = v
+		}
+	}
+	return out
+}
+
+// unnest is the arrays as a table.
+func unnest(cs []column, first int) string {
+	parts := make([]string, len(cs))
+	for i, c := range cs {
+		parts[i] = fmt.Sprintf("$%d::%s", first+i, map[bool]string{true: "text[]", false: "bigint[]"}[c.text])
+	}
+	return "unnest(" + strings.Join(parts, ", ") + ")"
+}
+
+// sql writes the statement that handles all rows at once; op -1 loads and locks
+// them in the order of their keys.
+func (e *pg) sql(k stmtKey) string {
+	if sql, ok := e.texts[k]; ok {
+		return sql
+	}
+	t := k.table
+	key := t.columns[:t.key]
+	into := "INSERT INTO " + t.name + " (" + names(t.columns, "") + ") SELECT * FROM " + unnest(t.columns, 1)
+	conflict := " ON CONFLICT (" + names(key, "") + ") DO UPDATE SET "
+	sql := into
+	switch k.op {
+	case update:
+		sql = "UPDATE " + t.name + " AS t SET " + pairs(t.columns[t.key:], "", "u.", ", ") + " FROM " + unnest(t.columns, 1) +
+			" AS u (" + names(t.columns, "") + ") WHERE " + pairs(key, "t.", "u.", " AND ")
+	case upsert:
+		sql += conflict + pairs(t.columns[t.key:], "", "excluded.", ", ")
+	case add:
+		last := t.columns[len(t.columns)-1].name
+		sql += conflict + last + " = " + t.name + "." + last + " + excluded." + last
+	case remove:
+		sql = "DELETE FROM " + t.name + " AS t USING " + unnest(key, 1) + " AS u (" + names(key, "") + ") WHERE " + pairs(key, "t.", "u.", " AND ")
+	case appendLog:
+		rest := t.columns[2:]
+		sql = "WITH h AS (UPDATE head SET seq = seq + $1, at = greatest(at, $2) RETURNING seq - $1 AS base, at), " +
+			"l AS (INSERT INTO " + t.name + " (seq, at, " + names(rest, "") + ") SELECT h.base + u.n, h.at, " + names(rest, "u.") +
+			" FROM h, " + unnest(rest, 3) + " WITH ORDINALITY AS u (" + names(rest, "") + ", n)) SELECT base FROM h"
+	case -1:
+		sql = "SELECT " + names(t.columns, "t.") + " FROM " + unnest(key, 1) + " WITH ORDINALITY AS u (" + names(key, "") + ", n) JOIN " +
+			t.name + " AS t ON " + pairs(key, "t.", "u.", " AND ") + " ORDER BY u.n FOR UPDATE OF t"
+	}
+	e.texts[k] = sql
+	return sql
+}
+
+// lostConnection reports whether an error says nothing about the statement.
+func lostConnection(err error) bool {
+	if fault.Is(err, fault.Unavailable) {
+		return false
+	}
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return strings.HasPrefix(e.Code, "57P") || strings.HasPrefix(e.Code, "08") || e.Code == "25P03"
+	}
+	var c *pgconn.ConnectError
+	return !errors.As(err, &c)
+}
+
+// pgError gives an error its kind.
+func pgError(err error, committing bool) error {
+	var known *fault.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	away := func(unknown bool) error {
+		f := fault.New(fault.Unavailable, "the database is away: %w", err)
+		if unknown {
+			f = f.Because("outcome-unknown")
+		}
+		return f
+	}
+	var c *pgconn.ConnectError
+	if errors.As(err, &c) {
+		// Its text names user and host; people get those from the configuration.
+		return fault.New(fault.Unavailable, "cannot connect to the database")
+	}
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return away(committing && !pgconn.SafeToRetry(err))
+	}
+	switch {
+	case e.Code == "23505" || e.Code == "40001" || e.Code == "40P01" || e.Code == "55P03":
+		return clash{err}
+	case strings.HasPrefix(e.Code, "57P") || strings.HasPrefix(e.Code, "08") || e.Code == "25P03":
+		return away(committing)
+	case strings.HasPrefix(e.Code, "53") || strings.HasPrefix(e.Code, "57") || strings.HasPrefix(e.Code, "58") || e.Code == "25006":
+		return away(false)
+	}
+	return err
+}

@@ -1,0 +1,135 @@
+package sqlledger
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+
+	"github.com/droverhq/drover/internal/fault"
+)
+
+var (
+	nameTable    = &table{name: "names", key: 2, columns: text("space", "name", "kind", "id")}
+	counterTable = &table{name: "counters", key: 1, columns: concat(text("name"), whole("value"))}
+	totalTable   = &table{name: "totals", key: 1, columns: concat(text("name"), whole("value"))}
+	workTable    = &table{name: "work", key: 2, columns: concat(text("kind", "id", "org"),
+		whole("dirty", "attempts", "due", "turn", "token", "until"), text("holder", "cause", "note"))}
+	logTable = &table{name: "log", key: 1, columns: concat(whole("seq", "at"),
+		text("actor", "cause", "op", "kind", "id", "org"), whole("version"), text("state"))}
+)
+
+// migrations are applied in order, each once. {text}, {int} and {bytes} become
+// the database's types; a line that starts with "pg:" or "lite:" is for one
+// database only. Never change one that was released: add another.
+var migrations = [][]string{{
+	`CREATE TABLE head (one {int} PRIMARY KEY CHECK (one = 1), ledger {text} NOT NULL, epoch {int} NOT NULL,
+	  seq {int} NOT NULL, at {int} NOT NULL, fence {int} NOT NULL, schema_version {int} NOT NULL, key_check {bytes} NOT NULL)`,
+	`CREATE TABLE log (seq {int} PRIMARY KEY, at {int} NOT NULL, actor {text} NOT NULL, cause {text} NOT NULL, op {text} NOT NULL,
+	  kind {text} NOT NULL, id {text} NOT NULL, org {text} NOT NULL, version {int} NOT NULL, state {text} NOT NULL, seal {bytes})`,
+	`CREATE INDEX log_object ON log (kind, id, seq)`,
+	`CREATE INDEX log_org ON log (org, seq)`,
+	`CREATE TABLE names (space {text} NOT NULL, name {text} NOT NULL, kind {text} NOT NULL, id {text} NOT NULL, PRIMARY KEY (space, name)){compact}`,
+	`CREATE TABLE counters (name {text} PRIMARY KEY, value {int} NOT NULL){compact}`,
+	`CREATE TABLE totals (name {text} PRIMARY KEY, value {int} NOT NULL){compact}`,
+	`CREATE TABLE work (kind {text} NOT NULL, id {text} NOT NULL, org {text} NOT NULL, dirty {int} NOT NULL, attempts {int} NOT NULL,
+	  due {int} NOT NULL, turn {int} NOT NULL, token {int} NOT NULL, until {int} NOT NULL, holder {text} NOT NULL,
+	  cause {text} NOT NULL, note {text} NOT NULL, PRIMARY KEY (kind, id)){compact}`,
+	`CREATE INDEX work_turn ON work (turn, due, kind) WHERE token = 0`,
+	`CREATE INDEX work_due ON work (kind, due) WHERE token = 0`,
+	`CREATE INDEX work_until ON work (kind, until) WHERE token <> 0`,
+	`CREATE TABLE blobs (digest {text} PRIMARY KEY, data {bytes} NOT NULL)`,
+	`CREATE TABLE secrets (id {text} PRIMARY KEY, secret_key {bytes} NOT NULL, data {bytes} NOT NULL)`,
+	`CREATE TABLE declared (kind {text} NOT NULL, what {text} NOT NULL, type {text} NOT NULL, PRIMARY KEY (kind, what))`,
+	`pg:CREATE SEQUENCE fence`,
+	// Rows come and go by the thousand here; the default waits for a fifth of the table to be dead.
+	`pg:ALTER TABLE work SET (autovacuum_vacuum_scale_factor = 0.02, fillfactor = 70)`,
+}}
+
+// migrate brings the schema to this program's version, in one transaction and
+// under a lock, and refuses a database that a newer program has changed.
+func (l *Ledger) migrate(ctx context.Context) error {
+	if err := l.engine.load(ctx, l.dialect.lockSchema()); err != nil {
+		return err
+	}
+	defer l.engine.abandon()
+	var version int64
+	present := false
+	err := l.engine.load(ctx, []query{{sql: l.dialect.tableExists, args: []any{"head"}, each: func(scan scanner) error {
+		var n int64
+		err := scan(&n)
+		present = n > 0
+		return err
+	}}})
+	if err != nil {
+		return err
+	}
+	if present {
+		if err := l.engine.load(ctx, []query{{sql: "SELECT schema_version FROM head", each: func(scan scanner) error {
+			return scan(&version)
+		}}}); err != nil {
+			return err
+		}
+	}
+	if version > int64(len(migrations)) {
+		return fault.New(fault.Conflict, "the database has schema version %d, this program knows versions up to %d: run a newer program",
+			version, len(migrations)).Because("newer-schema")
+	}
+	var todo []statement
+	for _, m := range migrations[version:] {
+		for _, line := range m {
+			if sql, ok := l.dialect.render(line); ok {
+				todo = append(todo, statement{op: define, sql: sql})
+			}
+		}
+	}
+	if !present {
+		todo = append(todo, statement{op: raw, sql: `INSERT INTO head (one, ledger, epoch, seq, at, fence, schema_version, key_check)
+			VALUES (1, $1, 1, 0, 0, 0, 0, $2)`, args: []any{strings.ToLower(rand.Text()), []byte{}}})
+	}
+	if len(todo) > 0 {
+		todo = append(todo, statement{op: raw, sql: "UPDATE head SET schema_version = $1", args: []any{int64(len(migrations))}})
+	}
+	return l.engine.save(ctx, todo)
+}
+
+// render turns a migration into the database's SQL; false if it is not for it.
+func (d *dialect) render(line string) (string, bool) {
+	for _, name := range []string{"pg", "lite"} {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			if name != d.name {
+				return "", false
+			}
+			line = rest
+		}
+	}
+	return strings.NewReplacer("{text}", d.text, "{int}", d.whole, "{bytes}", d.bytes, "{compact}", d.compact).Replace(line), true
+}
+
+// checkKey remembers, encrypted, a fixed text, so that a wrong key is refused
+// at start and not when the first secret is needed.
+func (l *Ledger) checkKey(ctx context.Context) error {
+	if l.vault == nil {
+		return nil
+	}
+	var stored []byte
+	err := l.engine.read(ctx, "SELECT key_check FROM head", nil, func(scan scanner) error { return scan(&stored) })
+	if err != nil {
+		return err
+	}
+	if len(stored) > 0 {
+		if err := l.vault.Check(stored); err != nil {
+			return fault.New(fault.Invalid, "the master key is not the one that this ledger was made with").Because("wrong-key")
+		}
+		return nil
+	}
+	if err := l.engine.load(ctx, l.dialect.lockSchema()); err != nil {
+		return err
+	}
+	defer l.engine.abandon()
+	err = l.engine.save(ctx, []statement{{op: raw, sql: "UPDATE head SET key_check = $1 WHERE length(key_check) = 0", args: []any{l.vault.Token()}}})
+	if err != nil {
+		return fmt.Errorf("cannot store the key's check value: %w", err)
+	}
+	return nil
+}
