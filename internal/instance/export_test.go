@@ -1,0 +1,9 @@
+package instance
+
+import "time"
+
+// SetClock lets tests pass time.
+func (s *Service) SetClock(now func() time.Time) { s.now = now }
+
+// SetClock lets tests pass time.
+func (r *Reconciler) SetClock(now func() time.Time) { r.now = now }

@@ -1,0 +1,241 @@
+// Package drover runs the real binary for tests and benchmarks: a control plane
+// in a temporary directory on free loopback ports.
+//
+// It must not know the rooms inside: what it needs it asks the binary.
+package drover
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/droverhq/drover/api/client"
+)
+
+// Binary returns the path of the binary: DROVER_TEST_BINARY, or built once per process.
+var Binary = sync.OnceValue(func() string {
+	if path := os.Getenv("DROVER_TEST_BINARY"); path != "" {
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			panic(err)
+		}
+		return abs
+	}
+	dir, err := os.MkdirTemp("", "drover-bin-")
+	if err != nil {
+		panic(err)
+	}
+	path := filepath.Join(dir, "drover")
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	cmd := exec.Command("go", "build", "-o", path, "github.com/droverhq/drover/cmd/drover")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("cannot build the binary: %v\n%s", err, out))
+	}
+	return path
+})
+
+// Server is a running control plane.
+type Server struct {
+	Mode    string // "up" or "server"
+	DataDir string
+	Listen  string
+	Routes  string
+	Args    []string // more flags
+	Env     []string // more environment
+
+	cmd  *exec.Cmd
+	log  *syncBuffer
+	done chan struct{}
+}
+
+// Up starts `drover up` in a fresh data directory and waits until it is ready.
+func Up(t testing.TB, args ...string) *Server { return start(t, "up", args) }
+
+// Serve starts `drover server` in a fresh data directory and waits until it is ready.
+func Serve(t testing.TB, args ...string) *Server { return start(t, "server", args) }
+
+func start(t testing.TB, mode string, args []string) *Server {
+	t.Helper()
+	s := &Server{Mode: mode, DataDir: t.TempDir(), Listen: FreeAddress(t), Routes: FreeAddress(t), Args: args}
+	s.Start(t)
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("log of drover %s:\n%s", mode, s.Log())
+		}
+	})
+	return s
+}
+
+// Start starts the process again on the same directory and ports.
+func (s *Server) Start(t testing.TB) {
+	t.Helper()
+	if err := s.Launch(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Await(60 * time.Second); err != nil {
+		t.Fatalf("%v\n%s", err, s.Log())
+	}
+}
+
+// Launch starts the process and does not wait.
+func (s *Server) Launch() error {
+	args := []string{s.Mode, "--data-dir", s.DataDir, "--listen", s.Listen}
+	if s.Mode == "up" {
+		args = append(args, "--routes", s.Routes)
+	}
+	s.log = &syncBuffer{}
+	s.cmd = exec.Command(Binary(), append(args, s.Args...)...)
+	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	s.cmd.Env = append(append(os.Environ(), "DROVER_CONFIG="), s.Env...)
+	s.done = make(chan struct{})
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	go func() { // one per start; ends with the process
+		_ = s.cmd.Wait()
+		close(s.done)
+	}()
+	return nil
+}
+
+// Await waits until the API is ready.
+func (s *Server) Await(d time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	for {
+		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Listen+"/readyz", nil)
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-s.done:
+			return fmt.Errorf("drover %s ended by itself", s.Mode)
+		case <-ctx.Done():
+			return fmt.Errorf("drover %s is not ready after %s", s.Mode, d)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// Kill ends the process at once, as a power cut would, and waits for its end.
+func (s *Server) Kill() {
+	if s.cmd != nil && s.cmd.Process != nil {
+		_ = s.cmd.Process.Kill()
+		<-s.done
+	}
+}
+
+// Stop asks the process to end and waits.
+func (s *Server) Stop() {
+	_ = s.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-s.done:
+	case <-time.After(20 * time.Second):
+		s.Kill()
+	}
+}
+
+// Done closes when the process has ended.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// PID of the process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
+// Log is what the process has printed so far.
+func (s *Server) Log() string { return s.log.String() }
+
+// URL of the API.
+func (s *Server) URL() string { return "http://" + s.Listen }
+
+// AdminToken reads the token that the server wrote for its owner.
+func (s *Server) AdminToken() (string, error) {
+	data, err := os.ReadFile(filepath.Join(s.DataDir, "local.json"))
+	if err != nil {
+		return "", err
+	}
+	var local struct {
+		TokenFile string `json:"token_file"`
+	}
+	if err := json.Unmarshal(data, &local); err != nil {
+		return "", err
+	}
+	if !filepath.IsAbs(local.TokenFile) {
+		local.TokenFile = filepath.Join(s.DataDir, local.TokenFile)
+	}
+	token, err := os.ReadFile(local.TokenFile)
+	return strings.TrimSpace(string(token)), err
+}
+
+// Client speaks to the server as its admin.
+func (s *Server) Client(t testing.TB) *client.Client {
+	t.Helper()
+	token, err := s.AdminToken()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{Server: s.URL(), Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Run runs the binary as a client of the server.
+func (s *Server) Run(args ...string) (stdout, stderr string, code int) {
+	cmd := exec.Command(Binary(), append(args, "--data-dir", s.DataDir)...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	if exit, ok := err.(*exec.ExitError); ok {
+		code = exit.ExitCode()
+	} else if err != nil {
+		return "", err.Error(), -1
+	}
+	return out.String(), errs.String(), code
+}
+
+// FreeAddress returns a loopback address that nobody listened on just now.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
