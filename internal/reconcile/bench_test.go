@@ -13,11 +13,6 @@ import (
 	"github.com/droverhq/drover/internal/reconcile"
 )
 
-// ledgers are the stores that benchmarks compare.
-var ledgers = map[string]func(b *testing.B) reconcile.Ledger{
-	"memory": func(*testing.B) reconcile.Ledger { return newStore() },
-}
-
 func runLoop(b *testing.B, l reconcile.Ledger, f reconciler) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
@@ -48,9 +43,9 @@ func wakeAll(b *testing.B, l reconcile.Ledger, ids ...string) {
 // BenchmarkRuns measures claim, run and finish of reconcilers that do nothing,
 // over 256 objects that are always due again.
 func BenchmarkRuns(b *testing.B) {
-	for name, open := range ledgers {
+	for name, engine := range engines {
 		b.Run(name, func(b *testing.B) {
-			l := open(b)
+			l := engine(b)()
 			var ids []string
 			for i := range 256 {
 				ids = append(ids, fmt.Sprint(i))
@@ -76,9 +71,9 @@ func BenchmarkRuns(b *testing.B) {
 
 // BenchmarkWakeToRun measures how long after its commit began a wake is answered.
 func BenchmarkWakeToRun(b *testing.B) {
-	for name, open := range ledgers {
+	for name, engine := range engines {
 		b.Run(name, func(b *testing.B) {
-			l := open(b)
+			l := engine(b)()
 			ran := make(chan time.Time)
 			runLoop(b, l, func(context.Context, reconcile.Task) (reconcile.Result, error) {
 				ran <- time.Now()

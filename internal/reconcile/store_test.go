@@ -146,6 +146,16 @@ func (s *store) hint() {
 	}
 }
 
+func (s *store) Get(_ context.Context, ref ledger.Ref) (ledger.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.state.Objects[ref]
+	if !ok {
+		return o, fault.New(fault.NotFound, "no %s", ref)
+	}
+	return o, nil
+}
+
 // wake leaves work for things, as a request would.
 func (s *store) wake(ids ...string) {
 	set := ledger.Set{Actor: "alice", Cause: "request:1"}
