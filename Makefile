@@ -1,0 +1,62 @@
+# `make help` lists the targets.
+SHELL = /bin/sh
+export CGO_ENABLED = 0
+
+GO      = go
+VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS = -s -w -X main.version=$(VERSION)
+# What needs the built binary runs in `make e2e`, and only there.
+E2E     = $(shell $(GO) list ./test/... 2>/dev/null | grep -E '/test/(e2e|fault)')
+UNIT    = $(shell $(GO) list ./... | grep -vE '/test/(e2e|fault)')
+CROSS   = linux/arm64 darwin/arm64 windows/amd64
+CROSS_ALL = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+FUZZTIME = 20s
+
+.DEFAULT_GOAL = help
+.PHONY: help build run run/docs check test e2e bench lint fuzz cross fmt clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z\/0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+build: ## bin/drover
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/drover
+
+run: build ## a whole control plane on this machine: API on 127.0.0.1:8000, routes on 127.0.0.1:8080
+	bin/drover up
+
+run/docs: build ## the API's documentation on 127.0.0.1:8082
+	bin/drover docs --listen 127.0.0.1:8082
+
+check: ## format, vet, the house, tests that need no server, builds for other systems (under two minutes)
+	@echo "check: format"; out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted, run make fmt:"; echo "$$out"; exit 1; fi
+	@echo "check: vet"; $(GO) vet ./...
+	@echo "check: house"; $(GO) test .
+	@echo "check: tests"; DROVER_TEST_NO_POSTGRES=1 $(GO) test -json -short $(UNIT) | $(GO) run ./test/report check
+	@$(MAKE) --no-print-directory cross CROSS_ALL='$(CROSS)'
+
+cross: ## builds for every system
+	@for p in $(CROSS_ALL); do echo "check: build $$p"; \
+		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -o /dev/null ./cmd/drover || exit 1; done
+
+test: ## all tests, with a PostgreSQL server that is set up for them
+	@test/with-postgres.sh sh -c '$(GO) test -json $(UNIT) | $(GO) run ./test/report test'
+
+e2e: build ## tests on the built binary
+	@test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 20m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
+
+bench: build ## the table of docs/benchmarks.md, measured here
+	$(GO) run ./test/bench
+
+lint: ## static analysis beyond vet
+	@if command -v golangci-lint >/dev/null 2>&1; then golangci-lint run ./...; \
+	else $(GO) tool -modfile=tools/go.mod staticcheck ./...; fi
+
+fuzz: ## every fuzz target for FUZZTIME
+	@for pkg in $(UNIT); do for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+		echo "fuzz: $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; done; done
+
+fmt: ## format all Go files
+	gofmt -w $$(git ls-files '*.go')
+
+clean: ## remove what make build made
+	rm -rf bin

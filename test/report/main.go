@@ -1,0 +1,134 @@
+// Command report turns `go test -json` into what people read: the usual line per
+// package, the whole output of tests that failed, and one closing line that counts.
+//
+// It owns the counting. It must not know any test: what was not run because a
+// server is missing, it is told by DROVER_TEST_NO_POSTGRES.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// event is a line of `go test -json`.
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+}
+
+// tally counts top-level tests and packages.
+type tally struct {
+	passed, failed, skipped int
+	packages, broken        int
+	names                   []string // of failed tests
+}
+
+func main() {
+	name := "test"
+	if len(os.Args) > 1 {
+		name = os.Args[1]
+	}
+	start := time.Now()
+	t, err := read(os.Stdin, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "report:", err)
+		os.Exit(1)
+	}
+	missing := os.Getenv("DROVER_TEST_NO_POSTGRES") == "1"
+	ok := t.failed == 0 && t.broken == 0 && t.packages > 0
+	fmt.Print(t.summary(name, time.Since(start), missing))
+	if path := os.Getenv("DROVER_TEST_COUNTS"); path != "" {
+		if err := note(path, t); err != nil {
+			fmt.Fprintln(os.Stderr, "report:", err)
+			ok = false
+		}
+	}
+	if !ok {
+		os.Exit(1)
+	}
+}
+
+// read passes package lines through at once, and a test's output once it failed.
+func read(in io.Reader, out io.Writer) (tally, error) {
+	var t tally
+	held := map[string]*strings.Builder{}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			fmt.Fprintln(out, lines.Text()) // not of the stream: the tool itself speaks
+			continue
+		}
+		top, _, sub := strings.Cut(e.Test, "/")
+		key := e.Package + " " + top
+		switch {
+		case e.Action == "build-output":
+			io.WriteString(out, e.Output)
+		case e.Action == "output" && e.Test == "":
+			// "PASS" alone says nothing beside the package's own line.
+			if strings.TrimSpace(e.Output) != "PASS" {
+				io.WriteString(out, e.Output)
+			}
+		case e.Action == "output":
+			if held[key] == nil {
+				held[key] = &strings.Builder{}
+			}
+			held[key].WriteString(e.Output)
+		case e.Test == "" && (e.Action == "pass" || e.Action == "fail"):
+			t.packages++
+			if e.Action == "fail" {
+				t.broken++
+			}
+		case sub || e.Test == "":
+		case e.Action == "pass":
+			t.passed++
+			delete(held, key)
+		case e.Action == "skip":
+			t.skipped++
+			delete(held, key)
+		case e.Action == "fail":
+			t.failed++
+			t.names = append(t.names, key)
+			if b := held[key]; b != nil {
+				io.WriteString(out, b.String())
+			}
+			delete(held, key)
+		}
+	}
+	// A test that was running when its process died has no end: show what it said.
+	for key, b := range held {
+		fmt.Fprintf(out, "--- UNFINISHED: %s\n%s", key, b)
+	}
+	return t, lines.Err()
+}
+
+func (t tally) summary(name string, took time.Duration, missing bool) string {
+	var b strings.Builder
+	for _, n := range t.names {
+		fmt.Fprintf(&b, "failed: %s\n", n)
+	}
+	if missing {
+		b.WriteString("not run: tests on PostgreSQL, because there is none. This brings it: apt-get install -y postgresql\n")
+	}
+	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped in %d packages (%d broken), %.0f s\n",
+		name, t.passed, t.failed, t.skipped, t.packages, t.broken, took.Seconds())
+	return b.String()
+}
+
+// note adds the counts to a file, for whoever runs several of us.
+func note(path string, t tally) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, t.passed, t.failed, t.skipped, t.packages)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
