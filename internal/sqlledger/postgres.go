@@ -79,6 +79,9 @@ func set(c *pgx.ConnConfig, name, value string) {
 // extend makes sure of pg_trgm, if it may.
 func (e *pg) extend(ctx context.Context, o Observer) error {
 	conn, err := pgx.ConnectConfig(ctx, e.config)
+	for try := 1; err != nil && try < 3 && ctx.Err() == nil; try++ { // a busy server may be slow to answer
+		conn, err = pgx.ConnectConfig(ctx, e.config)
+	}
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (b *batch) lease() {
 	for i, r := range b.requests {
 		for _, lease := range r.renew {
 			row, ok := b.state.Work[lease.Ref]
-			if !ok || row.Token != lease.Token {
+			if !ok || row.Token != lease.Token || row.Token == 0 {
 				b.answers[i].lost = append(b.answers[i].lost, lease)
 				continue
 			}
@@ -132,7 +132,7 @@ func (b *batch) lease() {
 		}
 		for _, lease := range r.release {
 			row, ok := b.state.Work[lease.Ref]
-			if !ok || row.Token != lease.Token {
+			if !ok || row.Token != lease.Token || row.Token == 0 {
 				continue
 			}
 			row.Token, row.Until = 0, time.Time{}
@@ -213,11 +213,12 @@ func (l *Ledger) Backlog(ctx context.Context) ([]ledger.Backlog, error) {
 	var b binder
 	now := l.dialect.now(&b, l.config.Now)
 	var out []ledger.Backlog
+	// What is leased beyond the lease's end is due again.
 	err := l.engine.read(ctx, fmt.Sprintf(`SELECT kind,
-		coalesce(sum(CASE WHEN token = 0 AND due <= %[1]s THEN 1 ELSE 0 END), 0),
-		coalesce(sum(CASE WHEN token <> 0 THEN 1 ELSE 0 END), 0),
+		coalesce(sum(CASE WHEN token = 0 AND due <= %[1]s OR token <> 0 AND until <= %[1]s THEN 1 ELSE 0 END), 0),
+		coalesce(sum(CASE WHEN token <> 0 AND until > %[1]s THEN 1 ELSE 0 END), 0),
 		coalesce(sum(CASE WHEN token = 0 AND due > %[1]s THEN 1 ELSE 0 END), 0),
-		coalesce(max(CASE WHEN token = 0 AND due <= %[1]s THEN %[1]s - due END), 0)
+		coalesce(max(CASE WHEN token = 0 AND due <= %[1]s OR token <> 0 AND until <= %[1]s THEN %[1]s - due END), 0)
 		FROM work GROUP BY kind ORDER BY kind`, now), b.args, func(scan scanner) error {
 		var x ledger.Backlog
 		var oldest int64
