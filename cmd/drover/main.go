@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/droverhq/drover/internal/app"
 	"github.com/droverhq/drover/internal/cli"
 )
 
@@ -18,7 +19,30 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	code := cli.New(cli.Config{Version: version}).Run(ctx, os.Args[1:])
+	code := cli.New(cli.Config{
+		Version: version,
+		Up:      func(ctx context.Context, s cli.ServerSettings) error { return app.Up(ctx, config(s)) },
+		Server:  func(ctx context.Context, s cli.ServerSettings) error { return app.Serve(ctx, config(s)) },
+		Agent:   func(ctx context.Context, s cli.AgentSettings) error { return app.Agent(ctx, agentConfig(s)) },
+		Docs:    app.Docs,
+	}).Run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
+}
+
+func config(s cli.ServerSettings) app.Config {
+	return app.Config{
+		DataDir: s.DataDir, Listen: s.Listen, Routes: s.Routes, Database: s.Database,
+		MasterKeyFile: s.MasterKeyFile, OfferingsDir: s.OfferingsDir,
+		LogLevel: s.LogLevel, LogFormat: s.LogFormat,
+		Issuers: s.Issuers, RateLimit: s.RateLimit, Workers: s.Workers, Lease: s.Lease,
+		Version: version, Out: os.Stdout,
+	}
+}
+
+func agentConfig(s cli.AgentSettings) app.AgentConfig {
+	return app.AgentConfig{
+		Server: s.Server, Cluster: s.Cluster, Token: s.Token, DataDir: s.DataDir, Routes: s.Routes,
+		Heartbeat: s.Heartbeat, LogLevel: s.LogLevel, LogFormat: s.LogFormat, Out: os.Stdout,
+	}
 }

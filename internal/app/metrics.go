@@ -2,12 +2,14 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/reconcile"
+	"github.com/droverhq/drover/internal/sqlledger"
 )
 
 // loopMetrics watches the loop: runs as they end, the backlog when it is asked for.
@@ -63,5 +65,52 @@ func (m *loopMetrics) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(m.running, prometheus.GaugeValue, float64(b.Running), b.Kind)
 		out <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, float64(b.Waiting), b.Kind)
 		out <- prometheus.MustNewConstMetric(m.oldest, prometheus.GaugeValue, b.Oldest.Seconds(), b.Kind)
+	}
+}
+
+// ledgerMetrics watches the ledger's commits.
+type ledgerMetrics struct {
+	log      *slog.Logger
+	next     sqlledger.Observer // may be nil
+	commits  prometheus.Counter
+	failures prometheus.Counter
+	changes  prometheus.Counter
+	duration prometheus.Histogram
+}
+
+func newLedgerMetrics(registry prometheus.Registerer, log *slog.Logger, next sqlledger.Observer) *ledgerMetrics {
+	m := &ledgerMetrics{
+		log: log, next: next,
+		commits:  prometheus.NewCounter(prometheus.CounterOpts{Name: "drover_ledger_commits_total", Help: "Batches that were written."}),
+		failures: prometheus.NewCounter(prometheus.CounterOpts{Name: "drover_ledger_commit_failures_total", Help: "Batches that the database did not take."}),
+		changes:  prometheus.NewCounter(prometheus.CounterOpts{Name: "drover_ledger_changes_total", Help: "Entries of the log."}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "drover_ledger_commit_duration_seconds", Help: "Duration of one batch.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 12),
+		}),
+	}
+	registry.MustRegister(m.commits, m.failures, m.changes, m.duration)
+	return m
+}
+
+// Committed implements sqlledger.Observer.
+func (m *ledgerMetrics) Committed(requests, changes int, d time.Duration, err error) {
+	if err != nil {
+		m.failures.Inc()
+	} else {
+		m.commits.Inc()
+		m.changes.Add(float64(changes))
+		m.duration.Observe(d.Seconds())
+	}
+	if m.next != nil {
+		m.next.Committed(requests, changes, d, err)
+	}
+}
+
+// Warned implements sqlledger.Observer.
+func (m *ledgerMetrics) Warned(text string) {
+	m.log.Warn(text)
+	if m.next != nil {
+		m.next.Warned(text)
 	}
 }

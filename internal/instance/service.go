@@ -202,6 +202,11 @@ func (s *Service) List(ctx context.Context, q Query) ([]ledger.Object, int64, er
 	})
 }
 
+// Live counts the instances of an offering that are not gone.
+func (s *Service) Live(ctx context.Context, offeringName string) (int64, error) {
+	return s.store.Total(ctx, ledger.Query{Kind: Kind.Name, Scope: map[string]any{"offering": offeringName}})
+}
+
 // Update changes what is wanted; nil stays as it is.
 type Update struct {
 	Owner      *string

@@ -1,0 +1,76 @@
+package app
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/droverhq/drover/internal/sqlledger"
+)
+
+// Config of a control plane. The command line fills it in.
+type Config struct {
+	DataDir       string        // default .drover
+	Listen        string        // address of the API; default 127.0.0.1:8000
+	Routes        string        // up: address where instances are reached; default 127.0.0.1:8080
+	Database      string        // postgres:// URL; default: SQLite in DataDir
+	MasterKeyFile string        // default: master.key in DataDir, made where it is missing
+	OfferingsDir  string        // more offerings, watched; default: none
+	LogLevel      string        // debug, info, warn, error; default info
+	LogFormat     string        // text or json; default text
+	Issuers       []string      // OIDC issuers whose tokens are accepted
+	RateLimit     float64       // requests per second and caller; 0 = no limit
+	Workers       int           // runs of the loop at a time; default 32
+	Lease         time.Duration // default 3 s
+	Version       string        // for people
+
+	// Out is where the first lines for the user go; default: nowhere.
+	Out io.Writer
+	// Observer sees the ledger's commits besides the metrics; for tests that
+	// crash the process at a chosen one.
+	Observer sqlledger.Observer
+}
+
+// AgentConfig of an agent that runs by itself.
+type AgentConfig struct {
+	Server    string
+	Token     string
+	Cluster   string
+	DataDir   string
+	Routes    string
+	Heartbeat time.Duration
+	LogLevel  string
+	LogFormat string
+	Out       io.Writer
+}
+
+func (c *Config) defaults() {
+	orText(&c.DataDir, ".drover")
+	orText(&c.Listen, "127.0.0.1:8000")
+	orText(&c.Routes, "127.0.0.1:8080")
+	orText(&c.MasterKeyFile, filepath.Join(c.DataDir, "master.key"))
+	orText(&c.Database, filepath.Join(c.DataDir, "drover.db"))
+	if c.Out == nil {
+		c.Out = io.Discard
+	}
+}
+
+func orText(s *string, other string) {
+	if *s == "" {
+		*s = other
+	}
+}
+
+func newLogger(level, format string) *slog.Logger {
+	var l slog.Level
+	if l.UnmarshalText([]byte(level)) != nil {
+		l = slog.LevelInfo
+	}
+	options := &slog.HandlerOptions{Level: l}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, options))
+}

@@ -1,0 +1,207 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/hook"
+	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
+	"github.com/droverhq/drover/internal/reconcile"
+	"github.com/droverhq/drover/internal/sqlledger"
+	"github.com/droverhq/drover/offerings"
+)
+
+// Server is a control plane that has been put together and not started yet.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	listener net.Listener
+	ledger   *sqlledger.Ledger
+	feed     *ledger.Feed
+	issuer   *access.Issuer
+	offering *offering.Service
+	clusters *cluster.Service
+	loop     *reconcile.Loop
+	handler  http.Handler
+}
+
+// New opens the ledger and puts everything together. Whatever can be wrong with
+// the configuration is found here.
+func New(ctx context.Context, c Config) (*Server, error) {
+	c.defaults()
+	s := &Server{cfg: c, log: newLogger(c.LogLevel, c.LogFormat)}
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return nil, fault.New(fault.Invalid, "cannot use the data directory: %w", err)
+	}
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "cannot listen on %s: %w (is another drover running? use --listen for another address)", c.Listen, err)
+	}
+	s.listener = listener
+	if err := s.open(ctx); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) open(ctx context.Context) error {
+	key, err := ledger.LoadKey(s.cfg.MasterKeyFile)
+	if err != nil {
+		return err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.ledger, err = sqlledger.Open(ctx, sqlledger.Config{
+		URL: s.cfg.Database, Kinds: Kinds(), Key: key,
+		Observer: newLedgerMetrics(registry, s.log, s.cfg.Observer),
+	})
+	if err != nil {
+		return err
+	}
+	s.feed = ledger.NewFeed(s.ledger)
+	s.clusters = cluster.NewService(s.ledger)
+	s.offering = offering.NewService(offering.Config{Store: s.ledger, Log: s.log})
+	sold := s.offering.Registry()
+	instances := instance.NewService(s.ledger, sold)
+	s.offering.Instances = instances // offerings and instances know each other only here
+	if s.issuer, err = access.NewIssuer(access.IssuerConfig{Store: s.ledger}); err != nil {
+		return err
+	}
+	var issuers []access.OIDC
+	for _, url := range s.cfg.Issuers {
+		issuers = append(issuers, access.OIDC{Issuer: url})
+	}
+	authenticator, err := access.NewAuthenticator(access.AuthenticatorConfig{OIDC: issuers, Builtin: s.issuer})
+	if err != nil {
+		return err
+	}
+	s.loop = reconcile.New(reconcile.Config{
+		Ledger: s.ledger, Workers: s.cfg.Workers, Lease: s.cfg.Lease, Logger: s.log,
+		Observer: newLoopMetrics(registry, s.ledger),
+		Reconcilers: map[string]reconcile.Reconciler{
+			instance.Kind.Name: instance.NewReconciler(s.ledger, sold, s.clusters, hook.New()),
+		},
+	})
+	s.handler, err = httpapi.New(httpapi.Config{
+		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering,
+		Instances: instances, Clusters: s.clusters,
+		Authenticator: authenticator, Issuer: s.issuer,
+		Log: s.log, Metrics: registry, Rate: s.cfg.RateLimit,
+	})
+	if err != nil {
+		return err
+	}
+	ctx = ledger.WithCause(ctx, ledger.BySchedule("start"))
+	if err := s.offering.Load(ctx); err != nil {
+		return err
+	}
+	return s.offering.Seed(ctx, offerings.FS)
+}
+
+// URL of the API as this machine reaches it.
+func (s *Server) URL() string { return "http://" + reachable(s.listener.Addr()) }
+
+func reachable(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return addr.String()
+}
+
+// Close gives back what New has opened. Run does it by itself.
+func (s *Server) Close() {
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	if s.ledger != nil {
+		s.ledger.Close()
+	}
+}
+
+const shutdown = 10 * time.Second
+
+// Run serves until ctx ends or something fails for good, then hands work back
+// and closes the ledger. It starts a handful of goroutines, which end with it:
+// the HTTP server, the loop, the feed, the followers of offerings, and what the
+// caller adds.
+func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) error) error {
+	defer s.Close()
+	if err := s.writeAccess(ctx); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
+	defer endStreams()
+	web := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		BaseContext:       func(net.Listener) context.Context { return streams },
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	group.Go(func() error {
+		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		<-ctx.Done()
+		endStreams() // watches and agents' streams would keep Shutdown waiting
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdown)
+		defer cancel()
+		return web.Shutdown(bounded)
+	})
+	tasks := []func(context.Context) error{
+		s.loop.Run, s.feed.Run, s.refreshAccess,
+		func(ctx context.Context) error { return s.offering.Follow(ctx, s.feed) },
+	}
+	if dir := s.cfg.OfferingsDir; dir != "" {
+		tasks = append(tasks, func(ctx context.Context) error { return s.offering.WatchDir(ctx, dir) })
+	}
+	for _, run := range append(tasks, more...) {
+		group.Go(func() error { return run(ctx) })
+	}
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Serve runs a control plane without a data plane until ctx ends.
+func Serve(ctx context.Context, c Config) error {
+	s, err := New(ctx, c)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(s.cfg.Out, "drover %s serves %s (%s)\n", c.Version, s.URL(), databaseName(s.cfg.Database))
+	return s.Run(ctx)
+}
+
+func databaseName(url string) string {
+	if strings.HasPrefix(url, "postgres") {
+		return "PostgreSQL"
+	}
+	return "SQLite"
+}
