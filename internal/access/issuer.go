@@ -88,6 +88,9 @@ func NewIssuer(c IssuerConfig) (*Issuer, error) {
 	return i, nil
 }
 
+// Name is the iss claim of the issuer's tokens.
+func (i *Issuer) Name() string { return i.name }
+
 // Issue signs a token. Faults: Invalid for claims that name nobody or a
 // lifetime that is not between one second and the issuer's bound.
 func (i *Issuer) Issue(ctx context.Context, c Claims, ttl time.Duration) (token string, expires time.Time, err error) {

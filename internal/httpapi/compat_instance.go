@@ -50,7 +50,7 @@ func (s *server) compatUpdate(w http.ResponseWriter, r *http.Request, p *compatP
 	case req.Owner == nil:
 		o, err = s.find(r, p)
 	case !plainName(p.rest[1]):
-		err = missing(p)
+		err = noInstance(p)
 	default:
 		o, err = s.Instances.Update(r.Context(), p.off.Metadata.Name, p.rest[1], req)
 	}
@@ -60,7 +60,7 @@ func (s *server) compatUpdate(w http.ResponseWriter, r *http.Request, p *compatP
 func (s *server) compatDelete(w http.ResponseWriter, r *http.Request, p *compatPath) {
 	err := wantsAsync(r)
 	if err == nil && !plainName(p.rest[1]) {
-		err = missing(p)
+		err = noInstance(p)
 	}
 	if err == nil {
 		_, err = s.Instances.Delete(r.Context(), p.off.Metadata.Name, p.rest[1])
@@ -74,7 +74,7 @@ func (s *server) compatDelete(w http.ResponseWriter, r *http.Request, p *compatP
 
 func (s *server) find(r *http.Request, p *compatPath) (ledger.Object, error) {
 	if !plainName(p.rest[1]) {
-		return ledger.Object{}, missing(p)
+		return ledger.Object{}, noInstance(p)
 	}
 	return s.Instances.Get(r.Context(), p.off.Metadata.Name, p.rest[1])
 }
@@ -103,7 +103,7 @@ func plainName(s string) bool {
 	return true
 }
 
-func missing(p *compatPath) error {
+func noInstance(p *compatPath) error {
 	return fault.New(fault.NotFound, "%s with id=%.64q not found", p.off.Spec.Names.Kind, p.rest[1])
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
-	"github.com/droverhq/drover/internal/offering"
 )
 
 const (
@@ -57,7 +56,7 @@ func number(s string) int {
 }
 
 // orderArgs reads orderBy: a comma list of "<field> [asc|desc]".
-func orderArgs(off *offering.Offering, text string) ([]ledger.Order, error) {
+func orderArgs(columns map[string]string, text string) ([]ledger.Order, error) {
 	if strings.TrimSpace(text) == "" {
 		return []ledger.Order{{Column: "name"}}, nil
 	}
@@ -67,7 +66,7 @@ func orderArgs(off *offering.Offering, text string) ([]ledger.Order, error) {
 		if len(words) == 0 || len(words) > 2 {
 			return nil, fault.New(fault.Invalid, "orderBy is a comma list of '<field> [asc|desc]', not %.64q", part).Because("list")
 		}
-		column, ok := off.Spec.API.Order[words[0]]
+		column, ok := columns[words[0]]
 		if !ok {
 			return nil, fault.New(fault.Invalid, "unable to order by %.64q", words[0]).Because("list")
 		}
@@ -101,7 +100,7 @@ func (s *server) compatList(w http.ResponseWriter, r *http.Request, p *compatPat
 		return
 	}
 	q := instance.Query{Offering: p.off.Metadata.Name, Page: max(args.page, 1), Size: args.size}
-	if q.Order, err = orderArgs(p.off, query.Get("orderBy")); err != nil {
+	if q.Order, err = orderArgs(p.off.Spec.API.Order, query.Get("orderBy")); err != nil {
 		s.fail(w, r, err)
 		return
 	}

@@ -23,8 +23,10 @@ type Config struct {
 	Ledger    ledger.Ledger
 	Feed      *ledger.Feed // for watches
 	Offerings Offerings
-	Instances *instance.Service
-	Clusters  *cluster.Service
+	// OfferingWriter brings offerings into force; nil: they cannot be changed here.
+	OfferingWriter OfferingWriter
+	Instances      *instance.Service
+	Clusters       *cluster.Service
 	// Authenticator turns a bearer token into a principal.
 	Authenticator Authenticator
 	// Issuer signs tokens and publishes its keys; nil: there is no built-in issuer.
