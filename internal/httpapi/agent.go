@@ -1,0 +1,289 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+const (
+	// breath is the least time between two messages to one agent. It grows
+	// with the message, so that a large fleet does not spend itself on
+	// repeating its state.
+	breath = 20 * time.Millisecond
+	// breathBytes is how many bytes of a message lengthen the breath by a second.
+	breathBytes = 32 << 20
+)
+
+func (o *own) routesAgent() {
+	o.desired = newDesiredHub(o.Ledger, o.Feed)
+	o.agents = o.compatAgent
+	tags := []string{"agents"}
+	id := pathParam("id", "Id of the cluster")
+	o.raw(huma.Operation{
+		OperationID: "stream-desired", Method: http.MethodGet, Path: "/api/v1/clusters/{id}/desired", Tags: tags,
+		Summary: "The full desired state of a cluster, whenever it changes, as server-sent events",
+		Description: "Each event is named desired and its data is one complete message. An item whose body was sent on this connection comes without it. " +
+			"An item that is not listed is left alone: only delete asks for a removal.",
+		Parameters: []*huma.Param{id, queryParam("agent", "The agent process that reads, as in its reports", "string")},
+		Responses:  map[string]*huma.Response{"200": {Description: "A stream of desired states", Content: o.content("text/event-stream", v1.Desired{})}},
+	}, o.streamDesired)
+	o.raw(huma.Operation{
+		OperationID: "put-observed", Method: http.MethodPut, Path: "/api/v1/clusters/{id}/observed", Tags: tags,
+		Summary:     "What an agent observes of its cluster",
+		Description: "What is left out changes nothing. An item that makes no sense is refused alone; the others count.",
+		Parameters:  []*huma.Param{id},
+		RequestBody: &huma.RequestBody{Required: true, Content: o.content("application/json", v1.Report{})},
+		Responses:   map[string]*huma.Response{"200": {Description: "The report was taken", Content: o.content("application/json", v1.Acknowledged{})}},
+	}, o.putObserved)
+}
+
+// speaksFor checks that the caller is the cluster's agent, or an operator. To
+// others the cluster does not exist.
+func (s *server) speaksFor(ctx context.Context, id string) error {
+	who := access.From(ctx)
+	if id != "" && utf8.ValidString(id) && (who.Admin || who.Cluster == id) {
+		_, err := s.Clusters.Get(ctx, id)
+		if err == nil || !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	return fault.New(fault.NotFound, "there is no cluster %.64q", id)
+}
+
+// presence counts the streams of every agent process, so that the end of the
+// last one is known as the end of the process.
+type presence struct {
+	mu    sync.Mutex
+	count map[[2]string]int
+}
+
+func (p *presence) come(cluster, agent string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.count == nil {
+		p.count = map[[2]string]int{}
+	}
+	p.count[[2]string{cluster, agent}]++
+}
+
+// leave reports whether that was the agent's last stream.
+func (p *presence) leave(cluster, agent string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := [2]string{cluster, agent}
+	if p.count[key]--; p.count[key] > 0 {
+		return false
+	}
+	delete(p.count, key)
+	return true
+}
+
+// streamDesired tells an agent what its cluster must be.
+func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
+	ctx, id, agent := r.Context(), r.PathValue("id"), r.URL.Query().Get("agent")
+	if err := o.speaksFor(ctx, id); err != nil {
+		o.fail(w, r, err)
+		return
+	}
+	if len(agent) > 128 || !utf8.ValidString(agent) {
+		o.fail(w, r, fault.New(fault.Invalid, "agent is plain text of at most 128 bytes").Because("list"))
+		return
+	}
+	head, err := o.Ledger.Head(ctx)
+	if err != nil {
+		o.fail(w, r, err)
+		return
+	}
+	set, err := o.desired.join(ctx, id)
+	if err != nil {
+		o.fail(w, r, err)
+		return
+	}
+	defer o.desired.leave(set)
+	if agent != "" {
+		o.present.come(id, agent)
+		defer func() {
+			if o.present.leave(id, agent) {
+				o.Clusters.Leave(id, agent)
+			}
+		}()
+	}
+	st, err := o.openStream(w, r)
+	if err != nil {
+		return
+	}
+	t := teller{hub: o.desired, set: set, head: head, st: st}
+	for err == nil {
+		if err = t.step(ctx); err == nil {
+			err = o.alive(ctx, st, r)
+		}
+	}
+	// The agent has gone or does not read: it keeps what it has, and is told
+	// everything when it comes back.
+}
+
+// teller is one connection to an agent.
+type teller struct {
+	hub  *desiredHub
+	set  *desiredSet
+	head ledger.Head
+	st   *stream
+
+	sent   map[string]string // bodies that the agent has, by item
+	digest string            // of the last message; empty before the first
+	next   time.Time         // the earliest time of the next message
+}
+
+// step sends the state if it is news, and waits for a change no longer than a
+// heartbeat.
+func (t *teller) step(ctx context.Context) error {
+	items, seq, whole, changed, err := t.hub.snapshot(t.set)
+	if err != nil {
+		return err
+	}
+	if whole {
+		if wait := time.Until(t.next); wait > 0 { // more may change while the last message is digested
+			if err := pause(ctx, wait); err != nil {
+				return err
+			}
+			items, seq, _, changed, err = t.hub.snapshot(t.set)
+			if err != nil {
+				return err
+			}
+		}
+		if err := t.tell(items, seq); err != nil {
+			return err
+		}
+	}
+	timer := time.NewTimer(max(heartbeat-time.Since(t.st.last), 10*time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-changed:
+	case <-timer.C:
+	}
+	return nil
+}
+
+func (t *teller) tell(items []*desiredItem, seq int64) error {
+	msg, digest, sent := encodeDesired(t.head, seq, items, t.sent)
+	if digest == t.digest {
+		return nil
+	}
+	t.st.event("desired", strconv.FormatInt(seq, 10), msg)
+	if err := t.st.flush(); err != nil {
+		return err
+	}
+	t.sent, t.digest = sent, digest
+	t.next = time.Now().Add(breath + time.Duration(len(msg))*time.Second/breathBytes)
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// looseReport is a report whose items are looked at one by one.
+type looseReport struct {
+	v1.Report
+	Items []json.RawMessage `json:"items"`
+}
+
+// putObserved takes an agent's report. The ledger's truth is guarded by
+// versions, generations and placings; what is checked here keeps agents that
+// are mixed up from being listened to at all.
+func (o *own) putObserved(w http.ResponseWriter, r *http.Request) {
+	ctx, id := r.Context(), r.PathValue("id")
+	if err := o.speaksFor(ctx, id); err != nil {
+		o.fail(w, r, err)
+		return
+	}
+	data, err := io.ReadAll(r.Body)
+	if err != nil {
+		o.fail(w, r, unreadable(err))
+		return
+	}
+	var report looseReport
+	if !utf8.Valid(data) || json.Unmarshal(data, &report) != nil {
+		o.fail(w, r, fault.New(fault.Invalid, "the body is not a report").Because("body"))
+		return
+	}
+	head, err := o.Ledger.Head(ctx)
+	if err == nil {
+		err = epochFits(report.Epoch, report.Seq, head)
+	}
+	if err != nil {
+		o.fail(w, r, err)
+		return
+	}
+	ctx = ledger.WithCause(ctx, ledger.ByReport(id, strconv.FormatInt(report.Number, 10)))
+	err = o.Clusters.Report(ctx, id, cluster.Report{Agent: report.Agent, Number: report.Number, Ready: report.Ready, Capacity: report.Capacity})
+	if err == nil {
+		err = o.observe(ctx, id, traceOf(ctx).id, report.Items)
+	}
+	if err != nil {
+		o.fail(w, r, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, v1.Acknowledged{Epoch: head.Epoch, Seq: head.Seq})
+}
+
+// epochFits refuses a report that speaks of another life of the ledger, or of a
+// state that this ledger has not reached.
+func epochFits(epoch, seq int64, head ledger.Head) error {
+	switch {
+	case epoch < head.Epoch:
+		return fault.New(fault.Conflict, "the report is of epoch %d, the ledger is in %d: connect again for the present desired state", epoch, head.Epoch).Because("epoch")
+	case epoch > head.Epoch:
+		return fault.New(fault.Conflict, "the report is of epoch %d, this ledger is in %d: it may be an old copy, and the agent must not follow it", epoch, head.Epoch).Because("epoch")
+	case seq > head.Seq:
+		return fault.New(fault.Conflict, "the report is of sequence %d, the ledger ends at %d: it may have been restored without a new epoch", seq, head.Seq).Because("epoch")
+	}
+	return nil
+}
+
+// observe hands what can be read of the items to the instances; what cannot is
+// logged and harms nothing.
+func (s *server) observe(ctx context.Context, clusterID, request string, items []json.RawMessage) error {
+	seen := make([]instance.Observation, 0, len(items))
+	garbage := 0
+	for _, raw := range items {
+		var it v1.ObservedItem
+		if json.Unmarshal(raw, &it) != nil || it.ID == "" || len(it.ID) > ledger.MaxText {
+			garbage++
+			continue
+		}
+		seen = append(seen, instance.Observation{
+			ID: it.ID, Generation: it.Generation, State: it.State, Message: it.Message, Versions: it.Versions,
+		})
+	}
+	refused, err := s.Instances.Report(ctx, clusterID, seen)
+	if garbage > 0 || len(refused) > 0 {
+		s.Log.WarnContext(ctx, "items of a report were refused", "cluster", clusterID, "request", request,
+			"garbage", garbage, "refused", len(refused), "first", refused[:min(len(refused), 5)])
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
+)
+
+// accepted answers a change whose work is done after the answer.
+type accepted struct {
+	Operation string `header:"Drover-Operation" doc:"Id of the operation that tells how the work goes"`
+	Body      v1.Object
+}
+
+type createInput struct {
+	ResourcePath
+	Body v1.CreateInstance
+}
+
+type updateInput struct {
+	ObjectPath
+	Body v1.UpdateInstance
+}
+
+func (o *own) routesInstance() {
+	tags := []string{"instances"}
+	huma.Register(o.api, huma.Operation{
+		OperationID: "create-instance", Method: http.MethodPost, Path: "/api/v1/{resource}", Tags: tags,
+		Summary: "Order an instance of an offering", DefaultStatus: http.StatusAccepted, MaxBodyBytes: -1,
+	}, o.createInstance)
+	huma.Register(o.api, huma.Operation{
+		OperationID: "update-instance", Method: http.MethodPatch, Path: "/api/v1/{resource}/{id}", Tags: tags,
+		Summary: "Change what is wanted of an instance", DefaultStatus: http.StatusAccepted, MaxBodyBytes: -1,
+	}, o.updateInstance)
+	huma.Register(o.api, huma.Operation{
+		OperationID: "delete-instance", Method: http.MethodDelete, Path: "/api/v1/{resource}/{id}", Tags: tags,
+		Summary: "Ask for the end of an instance", DefaultStatus: http.StatusAccepted,
+		Description: "The instance is gone when its data plane has said so. Asking twice changes nothing.",
+	}, o.deleteInstance)
+}
+
+// sold returns the offering whose instances a resource is.
+func (o *own) sold(name string) (*offering.Offering, error) {
+	r, err := o.resource(name)
+	if err != nil {
+		return nil, err
+	}
+	if r.Offering == "" {
+		return nil, fault.New(fault.Invalid, "%s cannot be ordered or changed like this; name the resource of an offering", r.Name).Because("method")
+	}
+	off, ok := o.Offerings.Get(r.Offering)
+	if !ok {
+		return nil, fault.New(fault.NotFound, "offering %q is gone", r.Offering)
+	}
+	return off, nil
+}
+
+func (o *own) createInstance(ctx context.Context, in *createInput) (*accepted, error) {
+	off, err := o.sold(in.Resource)
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	made, err := o.Instances.Create(ctx, off, instance.Create{
+		Name: b.Name, Provider: b.Provider, Region: b.Region, MultiAZ: b.MultiAZ, Plan: b.Plan, Version: b.Version, Parameters: b.Parameters,
+	})
+	return o.accept(ctx, made, err)
+}
+
+func (o *own) updateInstance(ctx context.Context, in *updateInput) (*accepted, error) {
+	off, err := o.sold(in.Resource)
+	if err != nil {
+		return nil, err
+	}
+	b := in.Body
+	made, err := o.Instances.Update(ctx, off.Metadata.Name, in.ID, instance.Update{
+		Owner: b.Owner, Version: b.Version, Suspended: b.Suspended, Parameters: b.Parameters,
+	})
+	return o.accept(ctx, made, err)
+}
+
+func (o *own) deleteInstance(ctx context.Context, in *ObjectPath) (*accepted, error) {
+	off, err := o.sold(in.Resource)
+	if err != nil {
+		return nil, err
+	}
+	made, err := o.Instances.Delete(ctx, off.Metadata.Name, in.ID)
+	return o.accept(ctx, made, err)
+}
+
+func (o *own) accept(ctx context.Context, made ledger.Object, err error) (*accepted, error) {
+	if err != nil {
+		return nil, err
+	}
+	in, err := instance.Decode(made)
+	if err != nil {
+		return nil, err
+	}
+	return &accepted{Operation: in.Status.Operation, Body: wire(&made, o.names(), access.From(ctx))}, nil
+}

@@ -1,0 +1,213 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"strings"
+
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
+)
+
+// namesakes bounds how many objects of one name, deleted ones included, are
+// looked at for a moment in the past.
+const namesakes = 20
+
+// find returns the present state of an object by id or name, of a soft-deleted
+// one too. What the caller may not see today is not found.
+func (s *own) find(ctx context.Context, r resource, idOrName string) (ledger.Object, error) {
+	o, err := s.byID(ctx, r, idOrName)
+	if !fault.Is(err, fault.NotFound) {
+		return o, err
+	}
+	live, err := s.byName(ctx, r, idOrName, false)
+	switch {
+	case err != nil:
+		return ledger.Object{}, err
+	case len(live) == 1:
+		return live[0], nil
+	case len(live) > 1:
+		return ledger.Object{}, fault.New(fault.Conflict, "several %s are named %.64q: use the id", r.Name, idOrName).Because("ambiguous")
+	}
+	dead, err := s.byName(ctx, r, idOrName, true)
+	if err != nil {
+		return ledger.Object{}, err
+	}
+	if len(dead) > 0 {
+		return dead[0], nil
+	}
+	return ledger.Object{}, absent(r, idOrName)
+}
+
+// at returns an object as it was. Who may see it is decided by what it is today.
+func (s *own) at(ctx context.Context, r resource, idOrName string, moment ledger.Moment) (ledger.Object, error) {
+	var candidates []ledger.Object
+	o, err := s.byID(ctx, r, idOrName)
+	switch {
+	case err == nil:
+		candidates = []ledger.Object{o}
+	case !fault.Is(err, fault.NotFound):
+		return ledger.Object{}, err
+	default:
+		if candidates, err = s.byName(ctx, r, idOrName, true); err != nil {
+			return ledger.Object{}, err
+		}
+	}
+	for _, c := range candidates {
+		then, err := s.Ledger.At(ctx, c.Ref, moment)
+		if fault.Is(err, fault.NotFound) || err == nil && !then.Object.Deleted.IsZero() {
+			continue
+		}
+		return then.Object, err
+	}
+	if len(candidates) > 0 {
+		return ledger.Object{}, fault.New(fault.NotFound, "%s %.64q did not exist then", r.Singular, idOrName)
+	}
+	return ledger.Object{}, absent(r, idOrName)
+}
+
+func absent(r resource, idOrName string) error {
+	return fault.New(fault.NotFound, "there is no %s %.64q", r.Singular, strings.ToValidUTF8(idOrName, "?"))
+}
+
+func (s *own) byID(ctx context.Context, r resource, id string) (ledger.Object, error) {
+	if _, err := r.scope(access.From(ctx)); err != nil {
+		return ledger.Object{}, err
+	}
+	if !plainName(id) {
+		return ledger.Object{}, fault.New(fault.NotFound, "an id is short, plain text")
+	}
+	o, err := s.Ledger.Get(ctx, ledger.Ref{Kind: r.Kind, ID: id})
+	if err != nil {
+		return ledger.Object{}, err
+	}
+	if !r.has(&o) || !visible(access.From(ctx), &o) {
+		return ledger.Object{}, absent(r, id)
+	}
+	return o, nil
+}
+
+// byName lists what the caller sees under a name, the newest first.
+func (s *own) byName(ctx context.Context, r resource, name string, deleted bool) ([]ledger.Object, error) {
+	scope, err := r.scope(access.From(ctx))
+	if err != nil {
+		return nil, err
+	}
+	if !plainName(name) {
+		return nil, nil
+	}
+	scope["name"] = name
+	return s.Ledger.List(ctx, ledger.Query{
+		Kind: r.Kind, Scope: scope, Deleted: deleted, Order: []ledger.Order{{Column: "created", Desc: true}}, Limit: namesakes,
+	})
+}
+
+// names maps offerings to what their instances are called.
+func (s *server) names() map[string]string {
+	out := map[string]string{}
+	for _, off := range s.Offerings.List() {
+		out[off.Metadata.Name] = off.Spec.Names.Plural
+	}
+	return out
+}
+
+// listArguments reads orderBy and search over the columns of a resource, by
+// the ledger's names and by those of the public API.
+func (s *own) listArguments(r resource, orderBy, search string) ([]ledger.Order, ledger.Expr, error) {
+	columns := map[string]string{"created_at": "created", "updated_at": "updated", "status": "phase"}
+	for name := range ledger.Columns {
+		columns[name] = name
+	}
+	for _, f := range r.kind.Fields {
+		columns[f.Name] = f.Name
+	}
+	if off, ok := s.Offerings.Get(r.Offering); ok {
+		maps.Copy(columns, off.Spec.API.Search)
+		maps.Copy(columns, off.Spec.API.Order)
+	}
+	var order []ledger.Order
+	var err error
+	if strings.TrimSpace(orderBy) != "" {
+		if order, err = orderArgs(columns, orderBy); err != nil {
+			return nil, nil, err
+		}
+	}
+	where, err := parseSearch(search, columns, r.kind)
+	return order, where, err
+}
+
+// wire is an object as the caller may see it.
+func wire(o *ledger.Object, names map[string]string, who access.Principal) v1.Object {
+	out := v1.Object{
+		Kind: o.Kind, ID: o.ID, Org: o.Org, Owner: o.Owner, Name: o.Name, Phase: o.Phase, Parent: o.Parent,
+		Labels: o.Labels, Fields: maps.Clone(o.Fields), Generation: o.Generation, Version: o.Version,
+		Spec: o.Spec, Status: o.Status, Created: o.Created, Updated: o.Updated,
+	}
+	if !o.Deleted.IsZero() {
+		t := o.Deleted
+		out.Deleted = &t
+	}
+	if r, ok := kindOf(o.Kind); ok {
+		out.Resource = r.Name
+	}
+	if off, ok := o.Fields["offering"].(string); ok && names[off] != "" {
+		out.Resource = names[off]
+	}
+	switch {
+	case who.Admin:
+	case o.Kind == instance.Kind.Name:
+		out.Status = without(o.Status, plumbing[o.Kind])
+	case o.Kind == offering.Kind.Name:
+		out.Spec, out.Status = publicDocument(o.Spec), nil
+	}
+	return out
+}
+
+// plumbing is what stands between control plane and data plane; tenants need
+// not see it, and it may hold what is not theirs.
+var plumbing = map[string][]string{
+	instance.Kind.Name: {"desired", "token", "rendered", "hooked"},
+	offering.Kind.Name: {"desired", "hooks"},
+}
+
+// without returns a JSON object without some members, none of it if it cannot
+// be read.
+func without(doc json.RawMessage, members []string) json.RawMessage {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(doc, &m) != nil {
+		return nil
+	}
+	for _, k := range members {
+		delete(m, k)
+	}
+	out, err := json.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// publicDocument returns an offering's document as tenants may see it.
+func publicDocument(doc json.RawMessage) json.RawMessage {
+	var d map[string]json.RawMessage
+	if json.Unmarshal(doc, &d) != nil {
+		return nil
+	}
+	d["spec"] = without(d["spec"], plumbing[offering.Kind.Name])
+	out, err := json.Marshal(d)
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+func wireChange(c *ledger.Change, names map[string]string, who access.Principal) v1.Change {
+	return v1.Change{
+		Seq: c.Seq, At: c.At, Actor: c.Actor, Cause: string(c.Cause), Op: c.Op, Object: wire(&c.Object, names, who),
+	}
+}

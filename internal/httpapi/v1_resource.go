@@ -1,0 +1,265 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
+	"github.com/droverhq/drover/internal/operation"
+)
+
+// resource is a name that verbs apply to.
+type resource struct {
+	v1.Resource
+	kind ledger.Kind
+}
+
+var (
+	readVerbs  = []string{"get", "list", "history", "watch"}
+	orderVerbs = []string{"create", "delete", "get", "history", "list", "update", "watch"}
+)
+
+// fixed are the resources that are there without any offering.
+var fixed = []resource{
+	{v1.Resource{Name: "instances", Singular: "instance", Kind: "instance", Verbs: readVerbs}, instance.Kind},
+	{v1.Resource{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: []string{"apply", "delete", "get", "history", "list", "watch"}}, offering.Kind},
+	{v1.Resource{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: readVerbs}, cluster.Kind},
+	{v1.Resource{Name: "operations", Singular: "operation", Kind: "operation", Verbs: readVerbs}, operation.Kind},
+}
+
+// resources lists what there is: the kinds, and every offering's instances.
+func (s *server) resources() []resource {
+	out := slices.Clone(fixed)
+	for _, off := range s.Offerings.List() {
+		n := off.Spec.Names
+		out = append(out, resource{v1.Resource{
+			Name: n.Plural, Singular: n.Singular, Kind: instance.Kind.Name, Offering: off.Metadata.Name,
+			API: offeringBase(off.Spec), Verbs: orderVerbs,
+		}, instance.Kind})
+	}
+	return out
+}
+
+// resource finds a resource by its plural or singular name.
+func (s *server) resource(name string) (resource, error) {
+	for _, r := range s.resources() {
+		if r.Name == name || r.Singular == name {
+			return r, nil
+		}
+	}
+	return resource{}, fault.New(fault.NotFound, "there is no resource %.64q; GET /api/v1/resources lists them", name)
+}
+
+// kindOf returns the resource that stands for a whole kind.
+func kindOf(kind string) (resource, bool) {
+	for _, r := range fixed {
+		if r.Kind == kind {
+			return r, true
+		}
+	}
+	return resource{}, false
+}
+
+// visible decides by the present state of an object whether the caller may see
+// it, its past included. Kinds that are no resource are nobody's business.
+func visible(who access.Principal, o *ledger.Object) bool {
+	switch o.Kind {
+	case instance.Kind.Name, operation.Kind.Name:
+		return who.Sees(o.Org, o.Owner)
+	case offering.Kind.Name:
+		return who.Admin || who.User != "" || who.Cluster != ""
+	case cluster.Kind.Name:
+		return who.Admin
+	}
+	return false
+}
+
+// scope limits a list to what the caller may see.
+func (r resource) scope(who access.Principal) (map[string]any, error) {
+	scope := map[string]any{}
+	switch r.Kind {
+	case instance.Kind.Name, operation.Kind.Name:
+		if who.Cluster != "" && !who.Admin {
+			return nil, fault.New(fault.Denied, "an agent sees its cluster's desired state and nothing else")
+		}
+		for k, v := range who.Scope() {
+			scope[k] = v
+		}
+	case cluster.Kind.Name:
+		if !who.Admin {
+			return nil, fault.New(fault.Denied, "only an operator may see clusters")
+		}
+	}
+	if r.Offering != "" {
+		scope["offering"] = r.Offering
+	}
+	return scope, nil
+}
+
+func (r resource) has(o *ledger.Object) bool {
+	return o.Kind == r.Kind && (r.Offering == "" || o.Fields["offering"] == r.Offering)
+}
+
+// ResourcePath names a resource. It is exported, like ObjectPath, because huma
+// looks only into embedded structs that are.
+type ResourcePath struct {
+	Resource string `path:"resource" doc:"Plural or singular name" maxLength:"128"`
+}
+
+// ObjectPath names an object.
+type ObjectPath struct {
+	ResourcePath
+	ID string `path:"id" doc:"Id, or name where the caller has only one of that name" maxLength:"256"`
+}
+
+type listInput struct {
+	ResourcePath
+	Page    int    `query:"page" default:"1" minimum:"0" maximum:"1000000000"`
+	Size    int    `query:"size" default:"100" minimum:"1" maximum:"65500"`
+	OrderBy string `query:"orderBy" maxLength:"1024" doc:"Comma-separated columns, each with asc or desc" example:"name asc"`
+	Search  string `query:"search" maxLength:"16384" doc:"Condition over the object's columns and fields" example:"phase = ready AND name LIKE r%"`
+}
+
+type getInput struct {
+	ObjectPath
+	At string `query:"at" maxLength:"64" doc:"State in the past: a sequence of the log, or a time (RFC 3339)"`
+}
+
+type historyInput struct {
+	ObjectPath
+	After int64 `query:"after" minimum:"0" doc:"Only changes after this sequence"`
+	Limit int   `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+}
+
+type body[T any] struct{ Body T }
+
+func (o *own) routesResource() {
+	tags := []string{"resources"}
+	huma.Register(o.api, huma.Operation{
+		OperationID: "list-resources", Method: http.MethodGet, Path: "/api/v1/resources", Tags: tags,
+		Summary: "What verbs apply to here",
+	}, func(context.Context, *struct{}) (*body[v1.Resources], error) {
+		out := &body[v1.Resources]{}
+		for _, r := range o.resources() {
+			out.Body.Items = append(out.Body.Items, r.Resource)
+		}
+		return out, nil
+	})
+	huma.Register(o.api, huma.Operation{
+		OperationID: "list-objects", Method: http.MethodGet, Path: "/api/v1/{resource}", Tags: tags,
+		Summary: "List the objects of a resource that the caller may see",
+	}, o.list)
+	huma.Register(o.api, huma.Operation{
+		OperationID: "get-object", Method: http.MethodGet, Path: "/api/v1/{resource}/{id}", Tags: tags,
+		Summary: "One object, now or at a moment in the past",
+	}, o.get)
+	huma.Register(o.api, huma.Operation{
+		OperationID: "get-history", Method: http.MethodGet, Path: "/api/v1/{resource}/{id}/history", Tags: tags,
+		Summary: "Every change of an object: when, who, why, and its whole state then",
+	}, o.history)
+}
+
+func (o *own) list(ctx context.Context, in *listInput) (*body[v1.List], error) {
+	r, err := o.resource(in.Resource)
+	if err != nil {
+		return nil, err
+	}
+	who := access.From(ctx)
+	scope, err := r.scope(who)
+	if err != nil {
+		return nil, err
+	}
+	order, where, err := o.listArguments(r, in.OrderBy, in.Search)
+	if err != nil {
+		return nil, err
+	}
+	head, err := o.Ledger.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page := max(in.Page, 1)
+	objects, total, err := ledger.Paged(ctx, o.Ledger, ledger.Query{
+		Kind: r.Kind, Scope: scope, Where: where, Order: order, Offset: (page - 1) * in.Size, Limit: in.Size,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &body[v1.List]{Body: v1.List{Page: page, Size: in.Size, Total: total, Seq: head.Seq, Items: make([]v1.Object, 0, len(objects))}}
+	names := o.names()
+	for i := range objects {
+		out.Body.Items = append(out.Body.Items, wire(&objects[i], names, who))
+	}
+	return out, nil
+}
+
+func (o *own) get(ctx context.Context, in *getInput) (*body[v1.Object], error) {
+	r, err := o.resource(in.Resource)
+	if err != nil {
+		return nil, err
+	}
+	who := access.From(ctx)
+	if in.At == "" {
+		found, err := o.find(ctx, r, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		if !found.Deleted.IsZero() {
+			return nil, fault.New(fault.NotFound, "%s %q was deleted at %s; its history is still there", r.Singular, found.Name, found.Deleted.Format(time.RFC3339))
+		}
+		return &body[v1.Object]{wire(&found, o.names(), who)}, nil
+	}
+	moment, err := parseMoment(in.At)
+	if err != nil {
+		return nil, err
+	}
+	past, err := o.at(ctx, r, in.ID, moment)
+	if err != nil {
+		return nil, err
+	}
+	return &body[v1.Object]{wire(&past, o.names(), who)}, nil
+}
+
+func (o *own) history(ctx context.Context, in *historyInput) (*body[v1.Changes], error) {
+	r, err := o.resource(in.Resource)
+	if err != nil {
+		return nil, err
+	}
+	found, err := o.find(ctx, r, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := o.Ledger.Changes(ctx, ledger.ChangeQuery{After: in.After, Kind: found.Kind, ID: found.ID, Limit: in.Limit})
+	if err != nil {
+		return nil, err
+	}
+	out := v1.Changes{Items: make([]v1.Change, 0, len(changes)), Next: in.After}
+	names, who := o.names(), access.From(ctx)
+	for i := range changes {
+		out.Items = append(out.Items, wireChange(&changes[i], names, who))
+		out.Next = changes[i].Seq
+	}
+	return &body[v1.Changes]{out}, nil
+}
+
+// parseMoment reads a sequence or a time.
+func parseMoment(s string) (ledger.Moment, error) {
+	if seq, err := strconv.ParseInt(s, 10, 64); err == nil && seq > 0 {
+		return ledger.Moment{Seq: seq}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil || t.Year() < 1970 || t.Year() > 9999 {
+		return ledger.Moment{}, fault.New(fault.Invalid, "at is a sequence of the log or a time such as 2030-01-31T12:00:00Z").Because("list")
+	}
+	return ledger.Moment{Time: t}, nil
+}

@@ -1,0 +1,338 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
+	"github.com/droverhq/drover/internal/operation"
+	"github.com/droverhq/drover/internal/sqlledger"
+	"github.com/droverhq/drover/offerings"
+)
+
+// people are the callers of these tests; their name is their token.
+var people = map[string]access.Principal{
+	"root":     {User: "root", Admin: true},
+	"alice":    {User: "alice", Org: "acme"},
+	"arthur":   {User: "arthur", Org: "acme", OrgAdmin: true},
+	"bob":      {User: "bob", Org: "umbrella"},
+	"carol":    {User: "carol"},
+	"dave":     {User: "dave"},
+	"agent-c1": {Cluster: "c1"},
+	"agent-c2": {Cluster: "c2"},
+}
+
+// gate knows people until their token is revoked.
+type gate struct {
+	mu      sync.Mutex
+	revoked map[string]bool
+}
+
+func (g *gate) Authenticate(_ context.Context, token string) (access.Principal, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p, ok := people[token]
+	if !ok || g.revoked[token] {
+		return access.Principal{}, fault.New(fault.Denied, "nobody").Because("token")
+	}
+	return p, nil
+}
+
+// world is a whole API on a real ledger, without the loop: tests move
+// instances on themselves.
+type world struct {
+	*testing.T
+	ledger    *sqlledger.Ledger
+	offerings *offering.Registry
+	instances *instance.Service
+	clusters  *cluster.Service
+	server    *httptest.Server
+	log       *bytes.Buffer
+	logMu     sync.Mutex
+}
+
+func (w *world) Write(p []byte) (int, error) {
+	w.logMu.Lock()
+	defer w.logMu.Unlock()
+	return w.log.Write(p)
+}
+
+func (w *world) logged() string {
+	w.logMu.Lock()
+	defer w.logMu.Unlock()
+	return w.log.String()
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	l, err := sqlledger.Open(t.Context(), sqlledger.Config{
+		URL:   filepath.Join(t.TempDir(), "ledger.db"),
+		Kinds: []ledger.Kind{instance.Kind, cluster.Kind, operation.Kind, offering.Kind, access.SigningKey},
+		Key:   bytes.Repeat([]byte{7}, ledger.KeySize),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shelf := offering.NewService(offering.Config{Store: l})
+	registry := shelf.Registry()
+	w := &world{
+		T: t, ledger: l, offerings: registry,
+		instances: instance.NewService(l, registry), clusters: cluster.NewService(l), log: &bytes.Buffer{},
+	}
+	data, err := offerings.FS.ReadFile("dinosaur.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := shelf.Apply(access.With(t.Context(), people["root"]), "dinosaur.yaml", data); err != nil {
+		t.Fatal(err)
+	}
+	issuer, err := access.NewIssuer(access.IssuerConfig{Store: l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed := ledger.NewFeed(l)
+	ctx, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = feed.Run(ctx) })
+	handler, err := httpapi.New(httpapi.Config{
+		Ledger: l, Feed: feed, Offerings: registry, OfferingWriter: shelf, Instances: w.instances, Clusters: w.clusters,
+		Authenticator: &gate{}, Issuer: issuer, Log: slog.New(slog.NewTextHandler(w, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.server = httptest.NewServer(handler)
+	t.Cleanup(func() {
+		w.server.CloseClientConnections()
+		w.server.Close()
+		stop()
+		running.Wait()
+		_ = l.Close()
+	})
+	return w
+}
+
+// as is a context of a caller, for services.
+func (w *world) as(who string) context.Context {
+	ctx := access.With(w.Context(), people[who])
+	return ledger.WithCause(ctx, ledger.ByRequest("test"))
+}
+
+func (w *world) dinosaur() *offering.Offering {
+	off, ok := w.offerings.Get("dinosaur")
+	if !ok {
+		w.Fatal("there is no dinosaur")
+	}
+	return off
+}
+
+func (w *world) create(who, name string) ledger.Object {
+	w.Helper()
+	o, err := w.instances.Create(w.as(who), w.dinosaur(), instance.Create{Name: name})
+	if err != nil {
+		w.Fatalf("cannot create %s for %s: %v", name, who, err)
+	}
+	return o
+}
+
+// edit changes an instance behind everybody's back, as the loop would.
+func (w *world) edit(id string, change func(*instance.Instance)) ledger.Object {
+	w.Helper()
+	ref := ledger.Ref{Kind: instance.Kind.Name, ID: id}
+	o, err := w.ledger.Get(w.Context(), ref)
+	if err != nil {
+		w.Fatal(err)
+	}
+	in, err := instance.Decode(o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	change(&in)
+	o = in.Object
+	if o.Spec, err = json.Marshal(in.Spec); err != nil {
+		w.Fatal(err)
+	}
+	if o.Status, err = json.Marshal(in.Status); err != nil {
+		w.Fatal(err)
+	}
+	if o.Fields == nil {
+		o.Fields = ledger.Fields{}
+	}
+	o.Fields["cluster"] = in.Status.Cluster
+	r, err := w.ledger.Commit(w.Context(), ledger.Set{
+		Actor: "system", Cause: ledger.BySchedule("test"), Puts: []ledger.Put{{Object: o, Expect: o.Version, Op: in.Phase}},
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return r.Objects[0]
+}
+
+// place puts an instance on a cluster, ready to be told to its agent.
+func (w *world) place(id, clusterID string) ledger.Object {
+	w.Helper()
+	return w.edit(id, func(in *instance.Instance) {
+		in.Phase = instance.Provisioning
+		in.Status.Cluster, in.Status.Placement, in.Status.Namespace = clusterID, "p-"+clusterID, "ns"
+		in.Status.Rendered, in.Status.Token = in.Generation, 1
+		in.Status.Desired = json.RawMessage(fmt.Sprintf(`{"metadata": {"name": %q}, "spec": {"deleted": false, "secret": "x"}}`, in.Name))
+	})
+}
+
+func (w *world) register(id string) {
+	w.Helper()
+	if _, err := w.clusters.Register(w.as("root"), id, cluster.Spec{Provider: "local", Region: "local"}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) head() ledger.Head {
+	w.Helper()
+	head, err := w.ledger.Head(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	return head
+}
+
+// request calls the API and decodes the answer into into, if that is not nil.
+func (w *world) request(who, method, path, body string, into any) *http.Response {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), method, w.server.URL+path, strings.NewReader(body))
+	if err != nil {
+		w.Fatal(err)
+	}
+	if who != "" {
+		req.Header.Set("Authorization", "Bearer "+who)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		w.Fatal(err)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(data))
+	if into != nil {
+		if err := json.Unmarshal(data, into); err != nil {
+			w.Fatalf("%s %s answered %d with %q: %v", method, path, resp.StatusCode, data, err)
+		}
+	}
+	return resp
+}
+
+// want calls the API and checks the status.
+func (w *world) want(status int, who, method, path, body string, into any) *http.Response {
+	w.Helper()
+	resp := w.request(who, method, path, body, nil)
+	data, _ := io.ReadAll(resp.Body)
+	resp.Body = io.NopCloser(bytes.NewReader(data))
+	if resp.StatusCode != status {
+		w.Fatalf("%s %s %s answered %d, not %d: %s", who, method, path, resp.StatusCode, status, data)
+	}
+	if into != nil {
+		if err := json.Unmarshal(data, into); err != nil {
+			w.Fatalf("%s %s answered %q: %v", method, path, data, err)
+		}
+	}
+	return resp
+}
+
+// event is one server-sent event.
+type event struct{ id, name, data string }
+
+// listener reads a stream.
+type listener struct {
+	t      *world
+	body   io.ReadCloser
+	events chan event
+}
+
+// listen opens a stream; its events come through a channel that closes when
+// the stream ends.
+func (w *world) listen(who, path, lastEvent string) *listener {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), http.MethodGet, w.server.URL+path, nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+who)
+	if lastEvent != "" {
+		req.Header.Set("Last-Event-ID", lastEvent)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		data, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		w.Fatalf("GET %s answered %d: %s", path, resp.StatusCode, data)
+	}
+	l := &listener{t: w, body: resp.Body, events: make(chan event, 1)}
+	go l.read()
+	w.Cleanup(l.close)
+	return l
+}
+
+func (l *listener) close() { l.body.Close() }
+
+func (l *listener) read() {
+	defer close(l.events)
+	lines := bufio.NewReaderSize(l.body, 1<<20)
+	var e event
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		switch line = strings.TrimSuffix(line, "\n"); {
+		case line == "":
+			if e.data != "" {
+				l.events <- e
+			}
+			e = event{}
+		case strings.HasPrefix(line, "id: "):
+			e.id = line[4:]
+		case strings.HasPrefix(line, "event: "):
+			e.name = line[7:]
+		case strings.HasPrefix(line, "data: "):
+			e.data = line[6:]
+		}
+	}
+}
+
+// next waits for the next event; ok is false if the stream has ended.
+func (l *listener) next() (event, bool) {
+	l.t.Helper()
+	select {
+	case e, ok := <-l.events:
+		return e, ok
+	case <-time.After(20 * time.Second):
+		l.t.Fatal("the stream says nothing")
+		return event{}, false
+	}
+}
