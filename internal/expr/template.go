@@ -180,7 +180,11 @@ func (c *compiler) text(s string, path []any) node {
 			return single{p, slices.Clone(path)}
 		}
 		if !textual(p.out) {
-			c.report(path, part.offset, fmt.Sprintf("a %s cannot stand inside text", p.out))
+			hint := ""
+			if strings.TrimSpace(s) == "${"+part.text+"}" {
+				hint = "; to keep it as it is, have no space or line break around it (|- instead of |)"
+			}
+			c.report(path, part.offset, fmt.Sprintf("a %s cannot stand inside text%s", p.out, hint))
 		}
 		pieces = append(pieces, piece{program: p})
 	}

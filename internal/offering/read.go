@@ -31,9 +31,13 @@ func read(source string, data []byte) *file {
 	case !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0:
 		f.report(place{1, 1}, nil, "the file is not UTF-8 text")
 	case json.Valid(data):
-		r := jsonReader{f: f, data: data, d: json.NewDecoder(bytes.NewReader(data))}
+		if jsonDepth(data) > maxDepth {
+			f.report(place{1, 1}, nil, "nested too deeply")
+			return f
+		}
+		r := jsonReader{f: f, data: data, d: json.NewDecoder(bytes.NewReader(data)), line: 1}
 		r.d.UseNumber()
-		f.root = r.node(nil, 0)
+		f.root = r.node(nil)
 	default:
 		readYAML(f, data)
 	}
@@ -60,6 +64,9 @@ func readYAML(f *file, data []byte) {
 			if wrong.Token != nil {
 				at = place{wrong.Token.Position.Line, wrong.Token.Position.Column}
 			}
+		}
+		if at.line <= len(f.lines) && strings.Contains(f.lines[at.line-1], "${") {
+			message += ` (an expression with ": ", " #" or quotes in it needs quotes around it)`
 		}
 		f.report(at, nil, message)
 		return
@@ -200,11 +207,29 @@ func number(v float64) any {
 	return v
 }
 
+// jsonDepth returns how deep valid JSON nests.
+func jsonDepth(data []byte) int {
+	d := json.NewDecoder(bytes.NewReader(data))
+	depth, most := 0, 0
+	for t, err := d.Token(); err == nil; t, err = d.Token() {
+		switch t {
+		case json.Delim('['), json.Delim('{'):
+			depth++
+			most = max(most, depth)
+		case json.Delim(']'), json.Delim('}'):
+			depth--
+		}
+	}
+	return most
+}
+
 // jsonReader reads JSON that is known to be valid.
 type jsonReader struct {
 	f    *file
 	data []byte
 	d    *json.Decoder
+
+	at, line, lineStart int // how far lines are counted
 }
 
 // next returns the next token and its place.
@@ -213,19 +238,18 @@ func (r *jsonReader) next() (json.Token, place) {
 	for start < len(r.data) && bytes.IndexByte([]byte(" \t\r\n,:"), r.data[start]) >= 0 {
 		start++
 	}
-	t, _ := r.d.Token()
-	before := r.data[:min(start, len(r.data))]
-	line := bytes.Count(before, []byte("\n"))
-	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
-	return t, place{line + 1, column + 1}
+	for ; r.at < start; r.at++ {
+		if r.data[r.at] == '\n' {
+			r.line, r.lineStart = r.line+1, r.at+1
+		}
+	}
+	t, _ := r.d.Token() // the text is known to be valid
+	return t, place{r.line, utf8.RuneCount(r.data[r.lineStart:start]) + 1}
 }
 
-func (r *jsonReader) node(path []any, depth int) *node {
+func (r *jsonReader) node(path []any) *node {
 	t, at := r.next()
 	out := &node{at: at}
-	if depth > maxDepth {
-		r.f.missing(nil, "nested too deeply")
-	}
 	switch x := t.(type) {
 	case string, bool:
 		out.value = x
@@ -243,24 +267,24 @@ func (r *jsonReader) node(path []any, depth int) *node {
 		if x == '[' {
 			entries := []*node{}
 			for r.d.More() {
-				entries = append(entries, r.node(under(path, len(entries)), depth+1))
+				entries = append(entries, r.node(under(path, len(entries))))
 			}
 			out.value = entries
 		} else {
-			out.value = r.members(path, depth)
+			out.value = r.members(path)
 		}
 		r.next()
 	}
 	return out
 }
 
-func (r *jsonReader) members(path []any, depth int) []member {
+func (r *jsonReader) members(path []any) []member {
 	out := []member{}
 	seen := map[string]bool{}
 	for r.d.More() {
 		t, at := r.next()
 		key, _ := t.(string)
-		value := r.node(under(path, key), depth+1)
+		value := r.node(under(path, key))
 		if seen[key] {
 			r.f.report(at, under(path, key), "the key is there twice")
 			continue

@@ -38,7 +38,14 @@ func collect(err *jsonschema.ValidationError, out *Problems) {
 			at("is not a known parameter", short(name))
 		}
 		return
-	case *kind.AnyOf, *kind.OneOf, *kind.Not, *kind.Contains, *kind.PropertyNames:
+	case *kind.AnyOf:
+		if n := len(err.InstanceLocation); n > 0 && err.InstanceLocation[n-1] == "type" && strings.HasPrefix(err.SchemaURL, "https://json-schema.org/") {
+			at("must be array, boolean, integer, null, number, object or string")
+			return
+		}
+		at(describe(k))
+		return
+	case *kind.OneOf, *kind.Not, *kind.Contains, *kind.PropertyNames:
 		at(describe(k)) // the causes tell about forms that the user may not have meant
 		return
 	}
