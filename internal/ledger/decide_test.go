@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -102,6 +103,11 @@ func (m *memory) checkWrites(d ledger.Decision) {
 	for name := range d.Frees {
 		if _, held := m.state.Names[name]; !held || d.Claims[name] != (ledger.Ref{}) {
 			m.t.Fatalf("%v is freed, but not held or claimed as well", name)
+		}
+	}
+	for name, holder := range d.Claims {
+		if m.state.Names[name] == holder {
+			m.t.Fatalf("%v is claimed for %v, who has it", name, holder)
 		}
 	}
 	for ref := range d.Done {
@@ -349,4 +355,28 @@ func TestNoWakeIsLost(t *testing.T) {
 			},
 		})
 	})
+}
+
+func TestCountersDoNotWrapAround(t *testing.T) {
+	const most = math.MaxInt64
+	for _, c := range []struct {
+		reason string
+		counts []int64
+		kind   fault.Kind
+	}{
+		{"the largest value", []int64{most}, -1},
+		{"one more", []int64{most, 1}, fault.Exhausted},
+		{"twice the largest is minus two", []int64{most, most, 5}, fault.Exhausted},
+		{"the smallest value", []int64{math.MinInt64}, fault.Conflict},
+		{"there and back", []int64{most, -most, 3}, -1},
+	} {
+		set := ledger.Set{Actor: "a", Cause: "c"}
+		for _, n := range c.counts {
+			set.Counts = append(set.Counts, ledger.Count{Name: "n", Delta: n, Max: -1})
+		}
+		err := newMemory(t).decide(set)[0].Err
+		if c.kind < 0 && err != nil || c.kind >= 0 && !fault.Is(err, c.kind) {
+			t.Errorf("%s: got %v", c.reason, err)
+		}
+	}
 }

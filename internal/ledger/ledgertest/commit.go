@@ -226,8 +226,8 @@ func testAtomic(r *rig) {
 			r.Fatalf("%s: total is %d, want 1", c.reason, got)
 		}
 	}
-	// The counter named new was never moved, full is still at its bound, and
-	// the lease holds with the dirty count that was claimed.
+	r.same([]int64{r.counter("new"), r.counter("full"), r.counter("empty")}, []int64{0, 3, 0}, "counters after refused sets")
+	// The lease holds, with the dirty count that was claimed.
 	set = finishing(w, ledger.Finish{})
 	set.Counts = []ledger.Count{{Name: "new", Delta: 1, Max: 1}, {Name: "full", Delta: -3}}
 	r.commit(set)

@@ -15,6 +15,8 @@ func refsOf(run string) []ledger.Ref {
 
 func orgsOf(run string) []string { return []string{run + "acme", run + "umbrella"} }
 
+func countersOf(run string) []string { return []string{run + "quota", run + "capacity"} }
+
 func namesOf(run string) []ledger.Name {
 	return []ledger.Name{{Space: "host", Name: run + "x"}, {Space: "host", Name: run + "y"}, {Space: "bucket", Name: run + "x"}}
 }
@@ -39,7 +41,7 @@ func DrawSet(t *rapid.T, m *Model, prefix string) ledger.Set {
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "counts") {
 		s.Counts = append(s.Counts, ledger.Count{
-			Name:  prefix + rapid.SampledFrom([]string{"quota", "capacity"}).Draw(t, "counter"),
+			Name:  rapid.SampledFrom(countersOf(prefix)).Draw(t, "counter"),
 			Delta: rapid.Int64Range(-1, 3).Draw(t, "delta"), Max: rapid.Int64Range(-1, 9).Draw(t, "max"),
 		})
 	}
@@ -60,7 +62,7 @@ func DrawSet(t *rapid.T, m *Model, prefix string) ledger.Set {
 }
 
 func drawDelay(t *rapid.T) time.Duration {
-	return rapid.SampledFrom([]time.Duration{0, 0, time.Hour}).Draw(t, "after")
+	return rapid.SampledFrom([]time.Duration{0, 0, -time.Second, time.Hour}).Draw(t, "after")
 }
 
 func drawPut(t *rapid.T, m *Model, prefix string, ref ledger.Ref) ledger.Put {

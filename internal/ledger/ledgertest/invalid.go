@@ -103,6 +103,7 @@ func testGarbage(r *rig) {
 			"Get kind": func() error { _, err := r.Get(r.ctx, ledger.Ref{Kind: bad, ID: "x"}); return err },
 			"At":       func() error { _, err := r.At(r.ctx, beast(bad), ledger.Moment{Seq: 1}); return err },
 			"Lookup":   func() error { _, err := r.Lookup(r.ctx, ledger.Name{Space: bad, Name: bad}); return err },
+			"Counter":  func() error { _, err := r.Counter(r.ctx, bad); return orMissing(err) },
 			"Blob":     func() error { _, err := r.Blob(r.ctx, bad); return err },
 			"Unseal":   func() error { _, err := r.Unseal(r.ctx, bad); return err },
 			"Unseal 2": func() error { _, err := r.Unseal(r.ctx, "secret:"+bad); return err },
@@ -172,4 +173,12 @@ func testFailsAlone(r *rig) {
 			r.Fatalf("object %d is %s, want %s", i, o.ID, want)
 		}
 	}
+}
+
+// orMissing takes a value of nothing for not found.
+func orMissing(err error) error {
+	if err == nil {
+		return fault.New(fault.NotFound, "nothing there")
+	}
+	return err
 }

@@ -220,6 +220,7 @@ func testCrashImage(r *rig) {
 				r.Fatalf("image %d: name of %s: %v, %v", i, c.Object.Ref, h, err)
 			}
 		}
+		r.same(s.h.counter("n"), sets, "counter")
 		down := by()
 		down.Counts = []ledger.Count{{Name: "n", Delta: -sets}}
 		s.h.commit(down)

@@ -278,6 +278,9 @@ func (m *machine) compare() {
 			m.tb.Fatalf("%v is held by %v (%v), want %v", name, got, err, want)
 		}
 	}
+	for _, name := range countersOf(m.run) {
+		m.same(m.counter(name), m.model.Counters[name], "counter "+name)
+	}
 	got := map[string]ledger.Backlog{}
 	all, err := m.Backlog(m.ctx)
 	if err != nil {

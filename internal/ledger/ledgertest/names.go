@@ -108,7 +108,13 @@ func testCounters(r *rig) {
 		s.Counts = cs
 		return s
 	}
+	if n := r.counter("c"); n != 0 {
+		r.Fatalf("a counter that was never moved is %d", n)
+	}
 	r.commit(count(ledger.Count{Name: "c", Delta: 3, Max: 3}))
+	if n := r.counter("c"); n != 3 {
+		r.Fatalf("counter is %d, want 3", n)
+	}
 	r.refused(count(ledger.Count{Name: "c", Delta: 1, Max: 3}), fault.Exhausted, "counter:c")
 	r.commit(count(ledger.Count{Name: "c", Delta: 1, Max: 4}))                                                                           // the bound is the set's
 	r.refused(count(ledger.Count{Name: "c", Delta: 1, Max: 2}), fault.Exhausted, "counter:c")                                            // a bound that was lowered below the value
@@ -138,8 +144,8 @@ func testCounterRace(r *rig) {
 			r.Errorf("got %v, want an exhausted quota", err)
 		}
 	})
-	if won.Load() != bound {
-		r.Fatalf("%d sets passed a bound of %d", won.Load(), bound)
+	if won.Load() != bound || r.counter("quota") != bound {
+		r.Fatalf("%d sets passed a bound of %d, and the counter says %d", won.Load(), bound, r.counter("quota"))
 	}
 	if got := r.total(ledger.Query{Kind: "cage", Scope: map[string]any{"org": "acme"}}); got != bound {
 		r.Fatalf("%d objects were written, want %d", got, bound)

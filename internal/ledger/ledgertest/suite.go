@@ -230,6 +230,15 @@ func (h hand) total(q ledger.Query) int64 {
 	return n
 }
 
+func (h hand) counter(name string) int64 {
+	h.tb.Helper()
+	n, err := h.Counter(h.ctx, name)
+	if err != nil {
+		h.tb.Fatalf("cannot read counter %s: %v", name, err)
+	}
+	return n
+}
+
 func (h hand) claim(limit int, lease time.Duration) ledger.Claimed {
 	h.tb.Helper()
 	got, err := h.Claim(h.ctx, ledger.ClaimRequest{Holder: "suite", Kinds: []string{"beast", "cage"}, Limit: limit, Lease: lease})
