@@ -16,7 +16,7 @@ const (
 	contendedPause = 10 * time.Millisecond
 	// Workers free up in bursts, because their finishes share commits. While more
 	// is due than workers are there, a moment's patience claims for all of them.
-	gatherPause    = 300 * time.Microsecond
+	gatherPause    = time.Millisecond
 	failedPause    = 50 * time.Millisecond
 	maxFailedPause = 2 * time.Second
 )
@@ -37,11 +37,10 @@ func (l *Loop) claim(ctx context.Context) {
 		if free > 0 {
 			wait := time.Until(ask)
 			if wait <= 0 {
-				if more && free < l.cfg.Workers {
-					if !pause(ctx, gatherPause) {
+				if more {
+					if free = l.gather(ctx, free); ctx.Err() != nil {
 						return
 					}
-					free, _ = l.free()
 				}
 				quiet, more = l.claimOnce(ctx, free, &failures)
 				continue
@@ -65,6 +64,23 @@ func (l *Loop) claim(ctx context.Context) {
 			l.sooner(now)
 		}
 	}
+}
+
+// gather waits a moment until half of the workers are free, and counts them.
+func (l *Loop) gather(ctx context.Context, free int) int {
+	enough := time.NewTimer(gatherPause)
+	defer enough.Stop()
+	for free < l.cfg.Workers/2 {
+		select {
+		case <-ctx.Done():
+			return free
+		case <-enough.C:
+			return free
+		case <-l.freed:
+			free, _ = l.free()
+		}
+	}
+	return free
 }
 
 // claimOnce claims, starts what it got, and settles when to claim next. It

@@ -16,12 +16,12 @@ import (
 func TestClaimsOnlyWhatCanStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
-		for i := range 10 {
+		for i := range 20 {
 			s.wake(fmt.Sprint(i))
 		}
 		running, most := 0, 0
 		gate := make(chan struct{})
-		stop := start(t, reconcile.Config{Ledger: s, Workers: 3}, func(context.Context, reconcile.Task) (reconcile.Result, error) {
+		stop := start(t, reconcile.Config{Ledger: s, Workers: 6}, func(context.Context, reconcile.Task) (reconcile.Result, error) {
 			s.mu.Lock()
 			running++
 			most = max(most, running)
@@ -42,22 +42,22 @@ func TestClaimsOnlyWhatCanStart(t *testing.T) {
 			}
 			return n
 		}
-		for done := range 10 {
-			time.Sleep(time.Millisecond)
-			if want := min(3, 10-done); leased() != want || running != want {
+		for done := range 20 {
+			time.Sleep(2 * time.Millisecond)
+			if want := min(6, 20-done); leased() != want || running != want {
 				t.Errorf("after %d: %d leased and %d running, want %d of each", done, leased(), running, want)
 			}
 			gate <- struct{}{}
 		}
-		time.Sleep(time.Millisecond)
-		if _, left := s.row("9"); left || most != 3 {
+		time.Sleep(2 * time.Millisecond)
+		if _, left := s.row("19"); left || most != 6 {
 			t.Errorf("left=%v, most at once %d", left, most)
 		}
 		var limits []int
 		for _, q := range s.claims {
 			limits = append(limits, q.Limit)
 		}
-		if diff := cmp.Diff([]int{3, 1, 1, 1, 1, 1, 1, 1}, limits[:8]); diff != "" {
+		if diff := cmp.Diff([]int{6, 1, 1, 1, 1, 1, 1, 1}, limits[:8]); diff != "" {
 			t.Errorf("limits of the claims (-want +got):\n%s", diff)
 		}
 		stop()

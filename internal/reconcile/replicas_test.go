@@ -138,6 +138,47 @@ func TestAnotherReplicaTakesOver(t *testing.T) {
 	})
 }
 
+// The first replica holds a lease; the second, whose clock is an hour ahead,
+// sees it at every claim; a third, an hour behind, leaves the work. The lease
+// must hold and the work must be due, as if all clocks were right.
+func TestClocksApartBreakNoLease(t *testing.T) {
+	onEngines(t, func(t *testing.T, open func() durable) {
+		first, ahead, behind := open(), open(), open()
+		began, resume := make(chan reconcile.Task), make(chan struct{})
+		ended := make(told, 10)
+		stopFirst := start(t, reconcile.Config{Ledger: first, Workers: 1, Holder: "first", Observer: ended},
+			func(_ context.Context, task reconcile.Task) (reconcile.Result, error) {
+				began <- task
+				<-resume
+				return reconcile.Done(put(ledger.Object{}, task.ID, "first")), nil
+			})
+		wakeThings(t, behind, "acme", "held")
+		receive(t, began, "the first run")
+		ran := make(chan string)
+		stopSecond := start(t, reconcile.Config{Ledger: ahead, Holder: "ahead"},
+			func(_ context.Context, task reconcile.Task) (reconcile.Result, error) {
+				ran <- task.ID
+				return reconcile.Result{}, nil
+			})
+		for i := range 10 { // the first has no free worker for these
+			id := fmt.Sprint("free-", i)
+			wakeThings(t, behind, "acme", id)
+			if got := receive(t, ran, "a run on the second replica"); got != id {
+				t.Errorf("the second replica ran %s, want %s", got, id)
+			}
+		}
+		stopSecond()
+		close(resume)
+		if o := receive(t, ended, "the end of the first run"); o != reconcile.Succeeded {
+			t.Errorf("the first run %s", o)
+		}
+		stopFirst()
+		if o, err := ahead.Get(t.Context(), thing("held")); err != nil || o.Phase != "first" {
+			t.Errorf("the object is %+v, %v", o, err)
+		}
+	})
+}
+
 // One tenant has ten thousand due objects before another has five. On two
 // replicas the five must run about where their turns are, not at the end.
 func TestLargeTenantDelaysNoOther(t *testing.T) {
