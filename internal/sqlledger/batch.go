@@ -53,13 +53,15 @@ func (l *Ledger) attempt(requests []*request) (changes int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	// Claims and renewals leave nothing that others wait for.
+	hint := slices.ContainsFunc(requests, func(r *request) bool { return r.set != nil || r.release != nil }) && len(statements) > 0
 	if len(statements) > 0 {
-		if err := l.engine.save(ctx, statements); err != nil {
+		if err := l.engine.save(ctx, statements, hint); err != nil {
 			return 0, err
 		}
 	}
 	b.answer(&d, base.seq)
-	if len(statements) > 0 {
+	if hint {
 		l.hints.signal()
 	}
 	return len(d.Changes), nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/sqlledger"
@@ -18,12 +19,14 @@ const committers = 64
 func BenchmarkTransition(b *testing.B) {
 	for name, url := range engines {
 		b.Run(name, func(b *testing.B) {
-			l := open(b, sqlledger.Config{URL: url(b), Kinds: things})
+			var seen tally
+			l := open(b, sqlledger.Config{URL: url(b), Kinds: things, Observer: &seen})
 			versions := make([]ledger.Object, committers*16)
 			for i := range versions {
 				versions[i] = commit(b, l, put(fmt.Sprintf("%05d", i), fmt.Sprintf("org-%d", i%50), "accepted", 0)).Objects[0]
 			}
 			var next atomic.Int64
+			seen.batches.Store(0)
 			b.ResetTimer()
 			spread(func(worker int) {
 				for n := 0; next.Add(1) <= int64(b.N); n++ {
@@ -42,6 +45,7 @@ func BenchmarkTransition(b *testing.B) {
 				}
 			})
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "transitions/s")
+			b.ReportMetric(float64(b.N)/float64(seen.batches.Load()), "sets/commit")
 		})
 	}
 }
@@ -83,3 +87,9 @@ func spread(work func(worker int)) {
 	}
 	wg.Wait()
 }
+
+// tally counts commits.
+type tally struct{ batches atomic.Int64 }
+
+func (t *tally) Committed(int, int, time.Duration, error) { t.batches.Add(1) }
+func (t *tally) Warned(string)                            {}

@@ -1,6 +1,7 @@
 package sqlledger_test
 
 import (
+	"database/sql"
 	"os"
 	"path/filepath"
 	"sync"
@@ -40,12 +41,27 @@ func TestSQLiteKeepsTheContract(t *testing.T) {
 	})
 }
 
-// image copies the files as they lie there. The log of the database is copied
-// first: what it says it needs is then in the rest, or was not yet in the log.
+// image copies the files as they lie there. A reader that stays keeps SQLite
+// from starting its log anew, so all that a checkpoint may move into the
+// database meanwhile is in the log, which is copied last.
 func image(t testing.TB, path string, kinds []ledger.Kind) ledger.Ledger {
 	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	reader, err := db.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Rollback() //nolint:errcheck // it has written nothing
+	var tables int
+	if err := reader.QueryRow("SELECT count(*) FROM sqlite_master").Scan(&tables); err != nil {
+		t.Fatal(err)
+	}
 	to := filepath.Join(t.TempDir(), "image.db")
-	for _, suffix := range []string{"-wal", ""} {
+	for _, suffix := range []string{"", "-wal"} {
 		data, err := os.ReadFile(path + suffix)
 		if err != nil {
 			t.Fatal(err)

@@ -18,8 +18,9 @@ type engine interface {
 	read(ctx context.Context, sql string, args []any, each func(scan scanner) error) error
 	// load opens the write transaction unless it is open, and reads in it.
 	load(ctx context.Context, queries []query) error
-	// save writes and commits. After an error, abandon.
-	save(ctx context.Context, statements []statement) error
+	// save writes and commits, and hints at it to other replicas if told to.
+	// After an error, abandon.
+	save(ctx context.Context, statements []statement, hint bool) error
 	// abandon ends an open transaction without effect.
 	abandon()
 	close()

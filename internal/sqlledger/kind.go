@@ -216,6 +216,9 @@ func (l *Ledger) prepare(ctx context.Context, s *store) error {
 	}
 	if s.texts != nil {
 		what := "text " + strings.Join(s.kind.Text, ",")
+		if !l.dialect.trigram {
+			what += " unindexed" // made anew once there is an index
+		}
 		if _, ok := declared[what]; !ok {
 			for _, sql := range l.dialect.createTexts(s) {
 				do(define, sql)
@@ -230,7 +233,7 @@ func (l *Ledger) prepare(ctx context.Context, s *store) error {
 			recount = append(recount, scope)
 		}
 	}
-	if err := l.engine.save(ctx, todo); err != nil {
+	if err := l.engine.save(ctx, todo, false); err != nil {
 		return err
 	}
 	for _, scope := range recount {
@@ -287,5 +290,5 @@ func (l *Ledger) recount(ctx context.Context, s *store, scope []string) error {
 		{op: upsert, table: totalTable, rows: rows},
 		{op: raw, sql: "INSERT INTO declared (kind, what, type) VALUES ($1, $2, 'kept')",
 			args: []any{s.kind.Name, "total " + strings.Join(scope, ",")}},
-	})
+	}, false)
 }

@@ -179,9 +179,9 @@ func (e *pg) drop() {
 }
 
 func (e *pg) load(ctx context.Context, queries []query) error {
-	fresh := e.conn == nil || e.conn.IsClosed()
+	again := !e.open && e.conn != nil
 	err := e.loadOnce(ctx, queries)
-	if err != nil && !fresh && lostConnection(err) && ctx.Err() == nil {
+	if err != nil && again && lostConnection(err) && ctx.Err() == nil {
 		// The connection was lost while idle; nothing was written yet.
 		e.drop()
 		err = e.loadOnce(ctx, queries)
@@ -236,9 +236,9 @@ func (e *pg) loadOnce(ctx context.Context, queries []query) error {
 	return errors.Join(err, results.Close())
 }
 
-func (e *pg) save(ctx context.Context, statements []statement) error {
-	if err := e.connected(ctx); err != nil {
-		return err
+func (e *pg) save(ctx context.Context, statements []statement, hint bool) error {
+	if e.conn == nil || e.conn.IsClosed() || !e.open {
+		return fault.New(fault.Unavailable, "the connection to the database was lost")
 	}
 	for len(statements) > 0 && (statements[0].op == define || statements[0].op == raw) {
 		// Later statements cannot be prepared before the schema is there.
@@ -286,7 +286,9 @@ func (e *pg) save(ctx context.Context, statements []statement) error {
 		return pgError(errors.Join(err, closing), true)
 	}
 	e.open = false
-	e.notifier.notify()
+	if hint {
+		e.notifier.notify()
+	}
 	return nil
 }
 

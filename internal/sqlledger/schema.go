@@ -90,7 +90,7 @@ func (l *Ledger) migrate(ctx context.Context) error {
 	if len(todo) > 0 {
 		todo = append(todo, statement{op: raw, sql: "UPDATE head SET schema_version = $1", args: []any{int64(len(migrations))}})
 	}
-	return l.engine.save(ctx, todo)
+	return l.engine.save(ctx, todo, false)
 }
 
 // render turns a migration into the database's SQL; false if it is not for it.
@@ -127,7 +127,7 @@ func (l *Ledger) checkKey(ctx context.Context) error {
 		return err
 	}
 	defer l.engine.abandon()
-	err = l.engine.save(ctx, []statement{{op: raw, sql: "UPDATE head SET key_check = $1 WHERE length(key_check) = 0", args: []any{l.vault.Token()}}})
+	err = l.engine.save(ctx, []statement{{op: raw, sql: "UPDATE head SET key_check = $1 WHERE length(key_check) = 0", args: []any{l.vault.Token()}}}, false)
 	if err != nil {
 		return fmt.Errorf("cannot store the key's check value: %w", err)
 	}

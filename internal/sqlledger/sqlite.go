@@ -44,6 +44,7 @@ const (
 )
 
 func openSQLite(ctx context.Context, path string) (*lite, error) {
+	path, options, _ := strings.Cut(path, "?")
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the database's directory: %w", err)
@@ -59,21 +60,21 @@ func openSQLite(ctx context.Context, path string) (*lite, error) {
 	}
 	// The pid is for people; where locks keep others from writing it is left out.
 	os.WriteFile(path+".lock", fmt.Appendf(nil, "%d\n", os.Getpid()), 0o600) //nolint:errcheck
-	if err := e.connect(ctx, path); err != nil {
+	if err := e.connect(ctx, path, options); err != nil {
 		e.close()
 		return nil, liteError(err, false)
 	}
 	return e, nil
 }
 
-func (e *lite) connect(ctx context.Context, path string) error {
+func (e *lite) connect(ctx context.Context, path, options string) error {
 	if f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
 		return fault.New(fault.Unavailable, "cannot open the database: %w", err)
 	} else if err := f.Close(); err != nil {
 		return err
 	}
 	file := "file:" + (&url.URL{Path: path}).EscapedPath()
-	pragmas := "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=temp_store(MEMORY)"
+	pragmas := "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=temp_store(MEMORY)&" + options
 	var err error
 	if e.writers, err = sql.Open("sqlite", file+pragmas+"&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(67108864)"); err != nil {
 		return err
@@ -200,12 +201,7 @@ func scanAll(stmt *sql.Stmt, args []any, each func(scan scanner) error) error {
 	return rows.Err()
 }
 
-func (e *lite) save(ctx context.Context, statements []statement) error {
-	if !e.open {
-		if err := e.load(ctx, nil); err != nil {
-			return err
-		}
-	}
+func (e *lite) save(_ context.Context, statements []statement, _ bool) error {
 	for i := range statements {
 		if err := e.saveOne(&statements[i]); err != nil {
 			return liteError(err, false)
