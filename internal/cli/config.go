@@ -152,7 +152,7 @@ func readFile(path string) (map[string]entry, []string) {
 	if err != nil {
 		return nil, []string{fmt.Sprintf("file %s: %v", path, err)}
 	}
-	parsed, err := parser.ParseBytes(data, 0)
+	parsed, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey()) // told below, with the other mistakes
 	if err != nil {
 		return nil, []string{fmt.Sprintf("file %s: not YAML: %s", path, strings.TrimSpace(err.Error()))}
 	}

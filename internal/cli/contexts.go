@@ -94,6 +94,9 @@ func (f *contexts) get(name string) (contextItem, error) {
 	if item, ok := f.Contexts[name]; ok {
 		return item, nil
 	}
-	return contextItem{}, &notFoundError{fmt.Sprintf("no context %q%s; make it with `drover config set-context %s --server URL`",
-		name, didYouMean(name, f.names()), name)}
+	hint := didYouMean(name, f.names())
+	if hint == "" {
+		hint = "; `drover config set-context NAME --server URL` makes one"
+	}
+	return contextItem{}, &notFoundError{"no context " + quoted(name) + hint}
 }

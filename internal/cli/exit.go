@@ -77,6 +77,9 @@ func explain(err error) string {
 		return fmt.Sprintf("no server at %s: start one with `drover up`, or name another with --server or `drover config use-context`", gone.Server)
 	}
 	text := clean(err.Error(), true)
+	if strings.Contains(text, "address already in use") {
+		return text + "\nSomething else listens there, perhaps another `drover up`: give other addresses with --listen and --routes."
+	}
 	switch client.Status(err) {
 	case http.StatusUnauthorized:
 		return text + "\nGive a token with --token or DROVER_TOKEN; beside a local `drover up`, --data-dir finds its token. An admin makes one with `drover token --user NAME --org ORG`."

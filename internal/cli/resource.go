@@ -97,7 +97,9 @@ func (s *session) find(ctx context.Context, r v1.Resource, name, at string) (v1.
 	}
 	// The list is only for the hint: its failure changes nothing.
 	if page, listErr := s.List(ctx, r.Name, client.ListOptions{Size: 100}); listErr == nil {
-		text += didYouMean(name, objectNames(page.Items))
+		if hint := didYouMean(name, objectNames(page.Items)); hint != "" {
+			return o, &notFoundError{text + hint}
+		}
 	}
 	return o, &notFoundError{text + "; `drover get " + r.Name + "` lists what there is"}
 }

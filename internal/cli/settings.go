@@ -30,7 +30,7 @@ var settings = []setting{
 	{name: "oidc-issuers", uses: forServer, list: true, usage: "`URLs` of OIDC issuers whose tokens are accepted", check: checkIssuers},
 	{name: "rate-limit", uses: forServer, def: "0", usage: "requests per second of one caller; 0: no limit", check: checkNumber(0)},
 	{name: "workers", uses: forServer, def: "32", usage: "pieces of work at a time", check: checkInt(1, 10000)},
-	{name: "lease", uses: forServer, def: "3s", usage: "how long a worker that died holds its work", check: checkDuration(time.Second, time.Hour)},
+	{name: "lease", uses: forServer, def: "3s", usage: "how long a worker that died holds its work", check: checkDuration(500*time.Millisecond, time.Hour)},
 
 	{name: "cluster", uses: forAgent, usage: "`id` of the cluster that this agent speaks for"},
 	{name: "heartbeat", uses: forAgent, def: "10s", usage: "pause between reports when nothing changes", check: checkDuration(time.Second, 10*time.Minute)},

@@ -1,0 +1,318 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "github.com/droverhq/drover/api/v1"
+)
+
+// fake is a small server of /api/v1. Objects move on only while somebody watches:
+// each has a plan of phases that a watch carries out, so that scripts are exact.
+type fake struct {
+	mu   sync.Mutex
+	log  []v1.Change
+	plan map[string][]v1.Object // what is yet to come, by id
+	cuts int                    // connections that were cut
+	wide int                    // watches of more than one object
+}
+
+var born = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+func newFake() http.Handler {
+	f := &fake{plan: map[string][]v1.Object{}}
+	f.write("system", "schedule:start", "create", v1.Object{Kind: "offering", ID: "o1", Resource: "offerings", Name: "dinosaur", Generation: 1})
+	mux := http.NewServeMux()
+	for pattern, h := range map[string]func(r *http.Request) (any, error){
+		"GET /api/v1/resources":               f.resources,
+		"GET /api/v1/whoami":                  func(*http.Request) (any, error) { return v1.WhoAmI{User: "alice"}, nil },
+		"GET /api/v1/ledger":                  f.ledger,
+		"GET /api/v1/changes":                 f.changes,
+		"POST /api/v1/tokens":                 f.tokens,
+		"PUT /api/v1/offerings":               f.apply,
+		"GET /api/v1/{resource}":              f.list,
+		"POST /api/v1/{resource}":             f.create,
+		"GET /api/v1/{resource}/{id}":         f.get,
+		"PATCH /api/v1/{resource}/{id}":       f.update,
+		"DELETE /api/v1/{resource}/{id}":      f.delete,
+		"GET /api/v1/{resource}/{id}/history": f.history,
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer good" {
+				fail(w, fault(401, "DROVER-15", "the token is not valid"))
+				return
+			}
+			f.mu.Lock()
+			out, err := h(r)
+			f.mu.Unlock()
+			if err != nil {
+				fail(w, err)
+				return
+			}
+			json.NewEncoder(w).Encode(out)
+		})
+	}
+	mux.HandleFunc("GET /api/v1/watch", f.watch)
+	return mux
+}
+
+type faultError struct {
+	status int
+	body   v1.Error
+}
+
+func (e *faultError) Error() string { return e.body.Reason }
+
+func fault(status int, code, reason string) error {
+	return &faultError{status, v1.Error{Kind: "Error", Code: code, Reason: reason}}
+}
+
+func fail(w http.ResponseWriter, err error) {
+	e := err.(*faultError)
+	w.WriteHeader(e.status)
+	json.NewEncoder(w).Encode(e.body)
+}
+
+// write adds a change half a second after the last one.
+func (f *fake) write(actor, cause, op string, o v1.Object) v1.Object {
+	at := born.Add(time.Duration(len(f.log)) * 500 * time.Millisecond)
+	if o.Version++; o.Version == 1 {
+		o.Created = at
+	}
+	o.Updated = at
+	f.log = append(f.log, v1.Change{Seq: int64(len(f.log) + 1), At: at, Actor: actor, Cause: cause, Op: op, Object: o})
+	return o
+}
+
+func (f *fake) current(resource string) []v1.Object {
+	var out []v1.Object
+	for _, ch := range f.log {
+		i := slices.IndexFunc(out, func(o v1.Object) bool { return o.ID == ch.Object.ID })
+		switch {
+		case ch.Object.Resource != resource:
+		case i < 0:
+			out = append(out, ch.Object)
+		default:
+			out[i] = ch.Object
+		}
+	}
+	return slices.DeleteFunc(out, func(o v1.Object) bool { return o.Deleted != nil })
+}
+
+func (f *fake) find(r *http.Request) (v1.Object, error) {
+	id := r.PathValue("id")
+	if id == "broken" {
+		return v1.Object{}, fault(503, "DROVER-9", "the database is away")
+	}
+	if id == "secret" {
+		return v1.Object{}, fault(403, "DROVER-4", "this is not yours")
+	}
+	for _, o := range f.current(r.PathValue("resource")) {
+		if o.Name == id {
+			return o, nil
+		}
+	}
+	if o := f.lastOf(id); o.ID != "" {
+		return o, nil
+	}
+	return v1.Object{}, fault(404, "DROVER-7", "not found")
+}
+
+func (f *fake) resources(*http.Request) (any, error) {
+	return v1.Resources{Items: []v1.Resource{
+		{Name: "dinosaurs", Singular: "dinosaur", Kind: "instance", Offering: "dinosaur", Verbs: []string{"get", "list", "create", "update", "delete"}},
+		{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: []string{"get", "list", "delete"}},
+	}}, nil
+}
+
+func (f *fake) ledger(*http.Request) (any, error) {
+	return v1.Ledger{Ledger: "l1", Epoch: 1, Seq: int64(len(f.log)), At: born, Backlog: []v1.Backlog{{Kind: "instance", Due: 2, Running: 1, Oldest: 1.5}}}, nil
+}
+
+func (f *fake) tokens(r *http.Request) (any, error) {
+	var q v1.TokenRequest
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		return nil, fault(400, "DROVER-17", err.Error())
+	}
+	return v1.Token{Token: fmt.Sprintf("%s.%s.%v.%s.%s", q.User, q.Org, q.Admin, q.Cluster, q.TTL), Expires: born}, nil
+}
+
+func (f *fake) apply(r *http.Request) (any, error) {
+	body, _ := io.ReadAll(r.Body)
+	if !strings.Contains(string(body), "kind: Offering") {
+		return nil, fault(400, "DROVER-8", "line 1: this is no offering")
+	}
+	return f.write("alice", "request:r9", "update", v1.Object{Kind: "offering", ID: "o2", Resource: "offerings", Name: "kafka", Generation: 1}), nil
+}
+
+func (f *fake) list(r *http.Request) (any, error) {
+	q := r.URL.Query()
+	if q.Get("search") == "bad" {
+		return nil, fault(400, "DROVER-23", "search: position 1: want an operator")
+	}
+	all := f.current(r.PathValue("resource"))
+	out := v1.List{Page: 1, Size: 100, Total: int64(len(all)), Seq: int64(len(f.log)), Items: all}
+	if size, _ := strconv.Atoi(q.Get("size")); size > 0 && size < len(all) {
+		out.Size, out.Items = size, all[:size]
+	}
+	return out, nil
+}
+
+func (f *fake) get(r *http.Request) (any, error) {
+	o, err := f.find(r)
+	if at, _ := strconv.Atoi(r.URL.Query().Get("at")); err == nil && at > 0 {
+		for _, ch := range f.log[:at] {
+			if ch.Object.ID == o.ID {
+				o = ch.Object
+			}
+		}
+	}
+	return o, err
+}
+
+func (f *fake) history(r *http.Request) (any, error) {
+	o, err := f.find(r)
+	return f.after(r, r.PathValue("resource"), o.ID), err
+}
+
+func (f *fake) changes(r *http.Request) (any, error) {
+	return f.after(r, r.URL.Query().Get("resource"), r.URL.Query().Get("id")), nil
+}
+
+func (f *fake) after(r *http.Request, resource, id string) v1.Changes {
+	after, _ := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	out := v1.Changes{Items: []v1.Change{}, Next: after}
+	for _, ch := range f.log {
+		if ch.Seq > after && matches(ch, resource, id) {
+			out.Items, out.Next = append(out.Items, ch), ch.Seq
+		}
+	}
+	return out
+}
+
+func matches(ch v1.Change, resource, id string) bool {
+	return (resource == "" || ch.Object.Resource == resource) && (id == "" || ch.Object.ID == id)
+}
+
+func (f *fake) create(r *http.Request) (any, error) {
+	var q v1.CreateInstance
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q); err != nil {
+		return nil, fault(400, "DROVER-17", err.Error())
+	}
+	if slices.ContainsFunc(f.current("dinosaurs"), func(o v1.Object) bool { return o.Name == q.Name }) {
+		return nil, fault(409, "DROVER-36", "the name is taken")
+	}
+	spec, _ := json.Marshal(q)
+	o := v1.Object{
+		Kind: "instance", ID: "d-" + q.Name, Resource: "dinosaurs", Name: q.Name, Owner: "alice", Org: "acme", Phase: "accepted",
+		Generation: 1, Spec: spec, Fields: map[string]any{"host": q.Name + ".dinosaurs.localhost", "offering": "dinosaur", "region": "local"},
+	}
+	o = f.write("alice", "request:r1", "create", o)
+	for _, phase := range []string{"preparing", "provisioning", "ready"} {
+		next := o
+		next.Phase = phase
+		switch q.Name {
+		case "slow":
+			if phase != "preparing" {
+				continue
+			}
+			next.Status = json.RawMessage(`{"message":"no cluster has room"}`)
+		case "sick":
+			if phase == "ready" {
+				next.Phase, next.Status = "failed", json.RawMessage(`{"reason":"it caught a cold: give it a \u001b[31mscarf"}`)
+			}
+		}
+		f.plan[o.ID] = append(f.plan[o.ID], next)
+	}
+	return o, nil
+}
+
+func (f *fake) update(r *http.Request) (any, error) {
+	o, err := f.find(r)
+	if err != nil {
+		return nil, err
+	}
+	body, _ := io.ReadAll(r.Body)
+	o.Generation++
+	o.Spec = body
+	o.Status = json.RawMessage(fmt.Sprintf(`{"observed":{"generation":%d}}`, o.Generation-1))
+	o = f.write("alice", "request:r2", "update", o)
+	applied := o
+	applied.Status = json.RawMessage(fmt.Sprintf(`{"observed":{"generation":%d}}`, o.Generation))
+	f.plan[o.ID] = append(f.plan[o.ID], applied)
+	return o, nil
+}
+
+func (f *fake) delete(r *http.Request) (any, error) {
+	o, err := f.find(r)
+	if err != nil {
+		return nil, err
+	}
+	o.Phase = "deprovision"
+	o = f.write("alice", "request:r3", "delete", o)
+	gone, at := o, born.Add(time.Hour)
+	gone.Phase, gone.Deleted = "deleting", &at
+	f.plan[o.ID] = []v1.Object{gone}
+	return o, nil
+}
+
+// watch carries out the plans of what it is asked for, then sends all, then hangs.
+// The object "shaky" loses its first two connections. A watch of many objects
+// ends, and cannot be resumed, so that the commands which stay for ever come back.
+func (f *fake) watch(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	resource, id := q.Get("resource"), q.Get("id")
+	f.mu.Lock()
+	cut := false
+	if id == "" {
+		if f.wide++; f.wide%2 == 0 {
+			f.mu.Unlock()
+			fail(w, fault(410, "DROVER-25", "the log begins later"))
+			return
+		}
+		cut = true
+	}
+	for key, plan := range f.plan {
+		if id != "" && id != key {
+			continue
+		}
+		if key == "d-shaky" && f.cuts < 2 {
+			f.cuts++
+			plan, cut = plan[:1], true
+		}
+		for _, next := range plan {
+			before := f.lastOf(key)
+			next.Version, next.Created = before.Version, before.Created
+			f.write("system", fmt.Sprintf("change:instance/%s@%d", key, before.Version), next.Phase, next)
+		}
+		f.plan[key] = f.plan[key][len(plan):]
+	}
+	out := f.after(r, resource, id)
+	f.mu.Unlock()
+	for _, ch := range out.Items {
+		data, _ := json.Marshal(ch)
+		fmt.Fprintf(w, "id: %d\nevent: change\ndata: %s\n\n", ch.Seq, data)
+	}
+	w.(http.Flusher).Flush()
+	if !cut {
+		<-r.Context().Done()
+	}
+}
+
+func (f *fake) lastOf(id string) v1.Object {
+	for _, ch := range slices.Backward(f.log) {
+		if ch.Object.ID == id {
+			return ch.Object
+		}
+	}
+	return v1.Object{}
+}
