@@ -44,6 +44,8 @@ type Field struct {
 	// Get reads the field of the Go value that stands for the object. nil means
 	// that the field is not there, and to read it is an error.
 	Get func(object any) any
+	// Has is what has() tells; default: not empty text, no zero time, not false.
+	Has func(object any) bool
 }
 
 func (f Field) celType() *cel.Type {
@@ -72,8 +74,10 @@ func (f Field) read(name string, object any) (any, error) {
 	return v, nil
 }
 
-// isSet is what has() tells: empty text, no time and false count as not there.
 func (f Field) isSet(object any) bool {
+	if f.Has != nil {
+		return f.Has(object)
+	}
 	switch v := f.Get(object).(type) {
 	case nil:
 		return false

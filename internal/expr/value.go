@@ -101,7 +101,7 @@ func text(s string, budget *int) (any, error) {
 func fields(v value, budget *int, depth int) (any, error) {
 	out := map[string]any{}
 	for name, f := range v.object.Fields {
-		if !f.isSet(v.v) {
+		if f.Get(v.v) == nil {
 			continue
 		}
 		member, err := native(v.Get(types.String(name)), budget, depth-1)

@@ -102,10 +102,13 @@ func parameterField(name string, s schema.Shape, read func(any) any) expr.Field 
 		}
 		fields := map[string]expr.Field{}
 		for member, shape := range s.Members {
-			fields[member] = parameterField(name+"."+member, shape, func(v any) any {
+			read := func(v any) any {
 				m, _ := v.(map[string]any)
 				return m[member]
-			})
+			}
+			field := parameterField(name+"."+member, shape, read)
+			field.Has = func(v any) bool { return read(v) != nil } // false is an answer too
+			fields[member] = field
 		}
 		return expr.Field{Object: &expr.Object{Name: name, Fields: fields}, Get: read}
 	}

@@ -229,7 +229,7 @@ type jsonReader struct {
 	data []byte
 	d    *json.Decoder
 
-	at, line, lineStart int // how far lines are counted
+	at, line, column int // how far lines and their characters are counted
 }
 
 // next returns the next token and its place.
@@ -239,12 +239,15 @@ func (r *jsonReader) next() (json.Token, place) {
 		start++
 	}
 	for ; r.at < start; r.at++ {
-		if r.data[r.at] == '\n' {
-			r.line, r.lineStart = r.line+1, r.at+1
+		switch b := r.data[r.at]; {
+		case b == '\n':
+			r.line, r.column = r.line+1, 0
+		case utf8.RuneStart(b):
+			r.column++
 		}
 	}
 	t, _ := r.d.Token() // the text is known to be valid
-	return t, place{r.line, utf8.RuneCount(r.data[r.lineStart:start]) + 1}
+	return t, place{r.line, r.column + 1}
 }
 
 func (r *jsonReader) node(path []any) *node {
