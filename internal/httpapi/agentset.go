@@ -25,6 +25,7 @@ type desiredHub struct {
 
 	mu       sync.Mutex
 	sets     map[string]*desiredSet // by cluster
+	pending  map[*desiredSet]bool   // sets that are not whole yet
 	home     map[string]string      // instance to the connected cluster that holds it
 	follower *follower              // nil while no agent is connected
 }
@@ -60,7 +61,7 @@ type desiredItem struct {
 }
 
 func newDesiredHub(store desiredStore, feed *ledger.Feed) *desiredHub {
-	return &desiredHub{store: store, feed: feed, sets: map[string]*desiredSet{}, home: map[string]string{}}
+	return &desiredHub{store: store, feed: feed, sets: map[string]*desiredSet{}, pending: map[*desiredSet]bool{}, home: map[string]string{}}
 }
 
 // join returns the cluster's set, loading it if no agent of the cluster is
@@ -85,7 +86,7 @@ func (h *desiredHub) join(ctx context.Context, cluster string) (*desiredSet, err
 		return set, nil
 	}
 	set = &desiredSet{cluster: cluster, users: 1, gone: map[string]int64{}, need: -1, changed: make(chan struct{})}
-	h.sets[cluster] = set
+	h.sets[cluster], h.pending[set] = set, true
 	if h.follower == nil {
 		run, stop := context.WithCancel(context.Background())
 		h.follower = &follower{pos: head.Seq, stop: stop}
@@ -113,8 +114,11 @@ func (h *desiredHub) leave(set *desiredSet) {
 // drop forgets a set, and stops the follower with the last one.
 func (h *desiredHub) drop(set *desiredSet) {
 	delete(h.sets, set.cluster)
+	delete(h.pending, set)
 	for _, it := range set.items {
-		delete(h.home, it.ID)
+		if h.home[it.ID] == set.cluster {
+			delete(h.home, it.ID)
+		}
 	}
 	if len(h.sets) == 0 && h.follower != nil {
 		h.follower.stop()
@@ -150,6 +154,9 @@ func (h *desiredHub) load(ctx context.Context, set *desiredSet) error {
 		h.mu.Lock()
 		for _, o := range objects {
 			if it, ok := makeItem(o); ok && set.gone[o.ID] < o.Version {
+				if was := h.evict(o.ID, set.cluster); was != nil {
+					was.announce() // the list is ahead of the follower
+				}
 				set.put(it)
 				h.home[o.ID] = set.cluster
 			}
@@ -198,29 +205,31 @@ func (h *desiredHub) apply(f *follower, changes []ledger.Change) {
 			h.change(*o, touched)
 		}
 	}
-	before := f.pos
 	f.pos = changes[len(changes)-1].Seq
-	for _, set := range h.sets {
-		whole := set.need >= 0 && before < set.need && f.pos >= set.need
-		if touched[set] || whole {
-			set.announce()
+	for set := range h.pending {
+		if set.need >= 0 && f.pos >= set.need {
+			delete(h.pending, set)
+			touched[set] = true
 		}
+	}
+	for set := range touched {
+		set.announce()
 	}
 }
 
 func (h *desiredHub) change(o ledger.Object, touched map[*desiredSet]bool) {
 	cluster, _ := o.Fields["cluster"].(string)
+	if h.sets[cluster] == nil && h.home[o.ID] == "" && len(h.pending) == 0 {
+		return // of no cluster whose agent is here
+	}
 	it, ok := makeItem(o)
 	if !ok {
 		cluster = ""
 	}
-	if was := h.home[o.ID]; was != "" && was != cluster {
-		if set := h.sets[was]; set != nil && set.remove(o.ID) {
-			touched[set] = true
-		}
-		delete(h.home, o.ID)
+	if was := h.evict(o.ID, cluster); was != nil {
+		touched[was] = true
 	}
-	for _, set := range h.sets {
+	for set := range h.pending {
 		if set.gone != nil && set.cluster != cluster {
 			set.gone[o.ID] = o.Version
 		}
@@ -231,6 +240,20 @@ func (h *desiredHub) change(o ledger.Object, touched map[*desiredSet]bool) {
 			touched[set] = true
 		}
 	}
+}
+
+// evict takes an instance out of the set of any cluster but this one, and
+// returns the set that has lost it.
+func (h *desiredHub) evict(id, cluster string) *desiredSet {
+	was := h.home[id]
+	if was == "" || was == cluster {
+		return nil
+	}
+	delete(h.home, id)
+	if set := h.sets[was]; set != nil && set.remove(id) {
+		return set
+	}
+	return nil
 }
 
 // snapshot returns what the agent of the set is to be told now, and a channel

@@ -36,11 +36,14 @@ type Config struct {
 	Metrics *prometheus.Registry // default: a registry of its own
 	Clock   func() time.Time     // default: time.Now
 
-	MaxBody  int64         // bytes of a request's body; default 1 MiB
-	Timeout  time.Duration // of a request that is not a stream; default 30s
-	InFlight int           // requests worked on at once, others wait; default 1024
-	Rate     float64       // requests per second and principal; 0 = no limit
-	Burst    int           // default: twice the rate
+	MaxBody int64         // bytes of a request's body; default 1 MiB
+	Timeout time.Duration // of a request that is not a stream; default 30s
+	// SlowReader is how long the client of a stream may take to accept a piece
+	// of it before it is cut off; default 10s.
+	SlowReader time.Duration
+	InFlight   int     // requests worked on at once, others wait; default 1024
+	Rate       float64 // requests per second and principal; 0 = no limit
+	Burst      int     // default: twice the rate
 }
 
 // Authenticator says who holds a token. Faults: Denied for a bad token,
@@ -109,6 +112,9 @@ func (c *Config) defaults() {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = 30 * time.Second
+	}
+	if c.SlowReader <= 0 {
+		c.SlowReader = 10 * time.Second
 	}
 	if c.InFlight <= 0 {
 		c.InFlight = 1024

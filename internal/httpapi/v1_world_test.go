@@ -67,12 +67,30 @@ type world struct {
 	server    *httptest.Server
 	log       *bytes.Buffer
 	logMu     sync.Mutex
+	written   chan struct{} // holds a signal after something was logged
 }
 
 func (w *world) Write(p []byte) (int, error) {
 	w.logMu.Lock()
 	defer w.logMu.Unlock()
+	select {
+	case w.written <- struct{}{}:
+	default:
+	}
 	return w.log.Write(p)
+}
+
+// awaitLog waits until the log holds a text.
+func (w *world) awaitLog(text string) {
+	w.Helper()
+	late := time.After(20 * time.Second)
+	for !strings.Contains(w.logged(), text) {
+		select {
+		case <-w.written:
+		case <-late:
+			w.Fatalf("the log never said %q", text)
+		}
+	}
 }
 
 func (w *world) logged() string {
@@ -95,7 +113,7 @@ func newWorld(t *testing.T) *world {
 	registry := shelf.Registry()
 	w := &world{
 		T: t, ledger: l, offerings: registry,
-		instances: instance.NewService(l, registry), clusters: cluster.NewService(l), log: &bytes.Buffer{},
+		instances: instance.NewService(l, registry), clusters: cluster.NewService(l), log: &bytes.Buffer{}, written: make(chan struct{}, 1),
 	}
 	data, err := offerings.FS.ReadFile("dinosaur.yaml")
 	if err != nil {
@@ -114,7 +132,7 @@ func newWorld(t *testing.T) *world {
 	running.Go(func() { _ = feed.Run(ctx) })
 	handler, err := httpapi.New(httpapi.Config{
 		Ledger: l, Feed: feed, Offerings: registry, OfferingWriter: shelf, Instances: w.instances, Clusters: w.clusters,
-		Authenticator: &gate{}, Issuer: issuer, Log: slog.New(slog.NewTextHandler(w, nil)),
+		SlowReader: 200 * time.Millisecond, Authenticator: &gate{}, Issuer: issuer, Log: slog.New(slog.NewTextHandler(w, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)

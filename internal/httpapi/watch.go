@@ -17,9 +17,6 @@ const (
 	// heartbeat is how often a quiet stream says that it is alive. The token is
 	// looked at again then, so that a stream does not outlive its right.
 	heartbeat = 15 * time.Second
-	// slowReader is how long a client may take to accept a piece of a stream.
-	// Nothing is kept for it meanwhile: the log remembers where it was.
-	slowReader = 10 * time.Second
 	// storeAway is how long a stream waits before it asks the store again.
 	storeAway = time.Second
 )
@@ -29,6 +26,7 @@ const (
 type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	patient time.Duration // with a client that does not read
 	buf     []byte
 	last    time.Time // of the last piece sent
 }
@@ -42,7 +40,7 @@ func (s *server) openStream(w http.ResponseWriter, r *http.Request) (*stream, er
 	h.Set("X-Accel-Buffering", "no")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	st := &stream{w: w, control: http.NewResponseController(w)}
+	st := &stream{w: w, control: http.NewResponseController(w), patient: s.SlowReader}
 	st.buf = append(st.buf, ": welcome\n\n"...)
 	return st, st.flush()
 }
@@ -57,8 +55,9 @@ func (st *stream) event(name, id string, data []byte) {
 }
 
 // flush sends what was added; it fails if the client does not take it in time.
+// Nothing is kept for it: the log remembers what it has not seen.
 func (st *stream) flush() error {
-	_ = st.control.SetWriteDeadline(time.Now().Add(slowReader)) // a test's recorder knows none
+	_ = st.control.SetWriteDeadline(time.Now().Add(st.patient)) // a test's recorder knows none
 	if _, err := st.w.Write(st.buf); err != nil {
 		return err
 	}
