@@ -1,0 +1,5 @@
+package process_test
+
+import "syscall"
+
+func apart() *syscall.SysProcAttr { return nil }
