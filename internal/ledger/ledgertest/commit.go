@@ -171,6 +171,7 @@ func testNoop(r *rig) {
 // testAtomic lets each guard fail in a set that does everything else, too.
 func testAtomic(r *rig) {
 	old := r.put(ledger.Object{Ref: beast("old"), Org: "acme"}, 0, "create")
+	kept := r.put(ledger.Object{Ref: cage("kept"), Org: "acme"}, 0, "create")
 	held := ledger.Claim{Name: ledger.Name{Space: "host", Name: "held"}, Holder: old.Ref}
 	set := waking(ledger.Wake{Ref: cage("leased")})
 	set.Claims, set.Counts = []ledger.Claim{held}, []ledger.Count{{Name: "full", Delta: 3, Max: 3}}
@@ -184,8 +185,8 @@ func testAtomic(r *rig) {
 		kind   fault.Kind
 		why    string
 	}{
-		{"exists", func(s *ledger.Set) { s.Puts = append(s.Puts, create(old)) }, fault.Conflict, "exists"},
-		{"version", func(s *ledger.Set) { s.Puts = append(s.Puts, ledger.Put{Object: old, Expect: 5, Op: "x"}) }, fault.Conflict, "version"},
+		{"exists", func(s *ledger.Set) { s.Puts = append(s.Puts, create(kept)) }, fault.Conflict, "exists"},
+		{"version", func(s *ledger.Set) { s.Puts = append(s.Puts, ledger.Put{Object: kept, Expect: 5, Op: "x"}) }, fault.Conflict, "version"},
 		{"not found", func(s *ledger.Set) {
 			s.Puts = append(s.Puts, ledger.Put{Object: ledger.Object{Ref: beast("none")}, Expect: 1, Op: "x"})
 		}, fault.NotFound, ""},

@@ -13,7 +13,7 @@ import (
 )
 
 // rounds is how many histories are recorded and checked of each sort.
-const rounds = 4
+const rounds = 10
 
 // recorder collects what concurrent clients did, with the times of call and return.
 type recorder struct {

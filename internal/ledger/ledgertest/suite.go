@@ -60,6 +60,9 @@ func Run(t *testing.T, open Open) {
 		{"Counters", testCounters},
 		{"CounterRace", testCounterRace},
 		{"SoftDelete", testSoftDelete},
+		{"LargeSet", testLargeSet},
+		{"Cancelled", testCancelled},
+		{"Closed", testClosed},
 
 		{"Wake", testWake},
 		{"WakeLater", testWakeLater},
@@ -93,6 +96,7 @@ func Run(t *testing.T, open Open) {
 		{"CrashImage", testCrashImage},
 
 		{"Model", testModel},
+		{"Serial", testSerial},
 		{"HistoryRegister", testHistoryRegister},
 		{"HistoryLeases", testHistoryLeases},
 	} {
