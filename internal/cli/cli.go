@@ -31,6 +31,8 @@ type Config struct {
 	Out    io.Writer
 	Err    io.Writer
 	Getenv func(string) string
+	// Terminal says that Out is one; found out for files.
+	Terminal bool
 }
 
 // CLI is the command tree.
@@ -60,7 +62,7 @@ func New(cfg Config) *CLI {
 	if cfg.Getenv == nil {
 		cfg.Getenv = os.Getenv
 	}
-	c := &CLI{cfg: cfg, now: time.Now}
+	c := &CLI{cfg: cfg, now: time.Now, tty: cfg.Terminal}
 	if f, ok := cfg.Out.(*os.File); ok {
 		c.tty = term.IsTerminal(int(f.Fd())) && cfg.Getenv("TERM") != "dumb"
 	}

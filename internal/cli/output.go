@@ -117,6 +117,9 @@ func (t *table) measure() {
 }
 
 func (t *table) line(b *bytes.Buffer, cells []string, body bool) {
+	for len(cells) > 0 && cells[len(cells)-1] == "" {
+		cells = cells[:len(cells)-1]
+	}
 	for i, cell := range cells {
 		pad := t.widths[i] - utf8.RuneCountInString(cell)
 		if body && t.paint != nil {
