@@ -3,12 +3,14 @@
 package process_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/droverhq/drover/internal/runtime"
 	"github.com/droverhq/drover/internal/runtime/process"
@@ -21,7 +23,9 @@ func killedAt(t *testing.T, dir, step string, it runtime.Item) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(os.Args[0])
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = []string{"ROLE=agent", "DIR=" + dir, "STEP=" + step, "ITEM=" + string(b)}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -29,7 +33,7 @@ func killedAt(t *testing.T, dir, step string, it runtime.Item) {
 	}
 	defer stdin.Close()
 	out, err := cmd.CombinedOutput()
-	if cmd.ProcessState.String() != "signal: killed" {
+	if ctx.Err() != nil || cmd.ProcessState.String() != "signal: killed" {
 		t.Fatalf("the agent was not killed at %s: %v\n%s", step, err, out)
 	}
 }

@@ -26,7 +26,9 @@ func TestMain(m *testing.M) {
 	case "serve":
 		serve()
 	case "linger":
-		select {}
+		never := make(chan os.Signal, 1)
+		signal.Notify(never, syscall.SIGHUP)
+		<-never
 	case "crash":
 		fmt.Println("I fell over")
 		os.Exit(3)
