@@ -49,7 +49,7 @@ func (c *Client) Get(ctx context.Context, resource, idOrName, at string) (v1.Obj
 func (c *Client) History(ctx context.Context, resource, idOrName string) ([]v1.Change, error) {
 	var all []v1.Change
 	for after := int64(0); ; {
-		q := url.Values{}
+		q := url.Values{"limit": {"1000"}}
 		setInt(q, "after", after)
 		var page v1.Changes
 		err := c.do(ctx, call{method: http.MethodGet, path: []string{resource, idOrName, "history"}, query: q}, &page)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,7 +43,7 @@ func (c *CLI) describeCommand() *cobra.Command {
 			}
 			var missing []error
 			for i, name := range names {
-				o, err := s.find(ctx, r, name, at)
+				o, history, err := s.story(ctx, r, name, at)
 				var lost *notFoundError
 				if errors.As(err, &lost) {
 					missing = append(missing, err)
@@ -50,13 +51,6 @@ func (c *CLI) describeCommand() *cobra.Command {
 				}
 				if err != nil {
 					return err
-				}
-				history, err := s.History(ctx, r.Name, o.ID)
-				if err != nil {
-					return err
-				}
-				if at != "" {
-					history = slices.DeleteFunc(history, func(ch v1.Change) bool { return ch.Object.Version > o.Version })
 				}
 				if format := output(cmd); format == "json" || format == "yaml" {
 					err = c.print(format, map[string]any{"object": o, "history": history})
@@ -76,6 +70,26 @@ func (c *CLI) describeCommand() *cobra.Command {
 	cmd.Flags().StringVar(&at, "at", "", "as it was at a time (RFC 3339) or sequence of the log")
 	outputFlag(cmd, "text", "json", "yaml")
 	return cmd
+}
+
+// story reads an object and its history up to then. What is deleted has a
+// history still.
+func (s *session) story(ctx context.Context, r v1.Resource, name, at string) (v1.Object, []v1.Change, error) {
+	o, err := s.find(ctx, r, name, at)
+	var lost *notFoundError
+	if errors.As(err, &lost) && at == "" {
+		if past, historyErr := s.History(ctx, r.Name, name); historyErr == nil && len(past) > 0 {
+			return past[len(past)-1].Object, past, nil
+		}
+	}
+	if err != nil {
+		return o, nil, err
+	}
+	history, err := s.History(ctx, r.Name, o.ID)
+	if at != "" {
+		history = slices.DeleteFunc(history, func(ch v1.Change) bool { return ch.Object.Version > o.Version })
+	}
+	return o, history, err
 }
 
 func (c *CLI) describe(s *session, r v1.Resource, o v1.Object, history []v1.Change) error {

@@ -89,7 +89,10 @@ func (c *CLI) eventsCommand() *cobra.Command {
 	return cmd
 }
 
-const changesPage = 1000
+const (
+	changesPage = 1000
+	everything  = 1 << 30
+)
 
 // newest reads the last changes that match, or with forward the first ones
 // after o.After. The log only reads forward, so it looks back in windows that
@@ -105,7 +108,7 @@ func (s *session) newest(ctx context.Context, o client.ChangeOptions, limit int,
 	head, err := s.Ledger(ctx)
 	if status := client.Status(err); status == 403 || status == 404 {
 		// Not everybody may see the log's head: read it all then.
-		all, err := s.upTo(ctx, o, 1<<30)
+		all, err := s.upTo(ctx, o, everything)
 		return tail(all, limit), err
 	}
 	if err != nil {
@@ -113,14 +116,15 @@ func (s *session) newest(ctx context.Context, o client.ChangeOptions, limit int,
 	}
 	for window := int64(limit); ; window *= 8 {
 		o.After = max(0, head.Seq-window)
-		found, err := s.upTo(ctx, o, 1<<30)
+		found, err := s.upTo(ctx, o, everything)
 		if err != nil || len(found.Items) >= limit || o.After == 0 {
 			return tail(found, limit), err
 		}
 	}
 }
 
-// upTo reads pages until there are enough or no more.
+// upTo reads pages until there are enough or no more. A page may be empty and
+// move on all the same: what it went through was not for this caller.
 func (s *session) upTo(ctx context.Context, o client.ChangeOptions, limit int) (v1.Changes, error) {
 	out := v1.Changes{Next: o.After}
 	for len(out.Items) < limit {
@@ -134,9 +138,6 @@ func (s *session) upTo(ctx context.Context, o client.ChangeOptions, limit int) (
 			break
 		}
 		out.Next, o.After = page.Next, page.Next
-		if len(page.Items) == 0 {
-			break
-		}
 	}
 	return out, nil
 }

@@ -119,8 +119,10 @@ func (f *fake) find(r *http.Request) (v1.Object, error) {
 			return o, nil
 		}
 	}
-	if o := f.lastOf(id); o.ID != "" {
-		return o, nil
+	for _, ch := range slices.Backward(f.log) {
+		if ch.Object.ID == id || ch.Object.Name == id {
+			return ch.Object, nil
+		}
 	}
 	return v1.Object{}, fault(404, "DROVER-7", "not found")
 }
@@ -167,6 +169,9 @@ func (f *fake) list(r *http.Request) (any, error) {
 
 func (f *fake) get(r *http.Request) (any, error) {
 	o, err := f.find(r)
+	if err == nil && o.Deleted != nil {
+		return nil, fault(404, "DROVER-7", "it was deleted")
+	}
 	if at, _ := strconv.Atoi(r.URL.Query().Get("at")); err == nil && at > 0 {
 		for _, ch := range f.log[:at] {
 			if ch.Object.ID == o.ID {
