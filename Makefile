@@ -6,7 +6,7 @@ GO      = go
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
 # What needs the built binary runs in `make e2e`, and only there.
-E2E     = $(shell $(GO) list ./test/... 2>/dev/null | grep -E '/test/(e2e|fault)')
+E2E     = $(shell $(GO) list -tags e2e ./test/... 2>/dev/null | grep -E "/test/(e2e|fault)")
 UNIT    = $(shell $(GO) list ./... | grep -vE '/test/(e2e|fault)')
 CROSS   = linux/arm64 darwin/arm64 windows/amd64
 CROSS_ALL = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64

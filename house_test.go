@@ -2,6 +2,7 @@ package drover_test
 
 import (
 	"cmp"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -23,7 +24,6 @@ const module = "github.com/droverhq/drover/"
 type layer struct {
 	rooms  []string // of which a domain may import those to its left
 	floors []string // layers whose rooms it may import
-	extra  []string // rooms or packages beyond that
 	reason string
 }
 
@@ -126,8 +126,7 @@ func TestHouse(t *testing.T) {
 		if f.dir == "." {
 			continue
 		}
-		room, floor := locate(f.dir)
-		if floor == "" {
+		if _, floor := locate(f.dir); floor == "" {
 			t.Errorf("%s: package %s is in no room of the house: give it a floor in house_test.go and HOUSE.md", f.path, f.dir)
 			continue
 		}
@@ -139,7 +138,9 @@ func TestHouse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkImport(t, f, room, floor, pkg)
+			for _, complaint := range judge(f, pkg) {
+				t.Error(complaint)
+			}
 		}
 	}
 	for _, dir := range slices.Sorted(maps.Keys(docs)) {
@@ -165,42 +166,85 @@ func checkSize(t *testing.T, f source) {
 	}
 }
 
-func checkImport(t *testing.T, f source, room, floor, pkg string) {
+// judge returns what is wrong with an import, nothing if it is allowed.
+func judge(f source, pkg string) (complaints []string) {
+	complain := func(format string, args ...any) {
+		complaints = append(complaints, f.path+" imports "+pkg+": "+fmt.Sprintf(format, args...))
+	}
+	room, floor := locate(f.dir)
 	for _, s := range sole {
 		// Tests of whatever room may look at what is really stored.
 		if (pkg == s.pkg || strings.HasPrefix(pkg, s.pkg+"/")) && room != s.user && floor != "proof" && !f.test {
-			t.Errorf("%s imports %s, which only %s may: %s", f.path, pkg, s.user, s.reason)
+			complain("only %s may: %s", s.user, s.reason)
 		}
 	}
 	inside, ours := strings.CutPrefix(pkg, module)
 	if !ours {
 		libraries, core := wrapped[room]
-		if core && !f.test && !suite(f.dir) && strings.Contains(strings.Split(pkg, "/")[0], ".") &&
-			!slices.ContainsFunc(libraries, func(l string) bool { return pkg == l || strings.HasPrefix(pkg, l+"/") }) {
-			t.Errorf("%s imports %s: %s gets by with the standard library and %v, because everything stands on it", f.path, pkg, room, libraries)
+		foreign := strings.Contains(strings.Split(pkg, "/")[0], ".")
+		chosen := slices.ContainsFunc(libraries, func(l string) bool { return pkg == l || strings.HasPrefix(pkg, l+"/") })
+		if core && foreign && !chosen && !f.test && !suite(f.dir) {
+			complain("%s gets by with the standard library and %v, because much stands on it", room, libraries)
 		}
-		return
+		return complaints
 	}
 	target, to := locate(inside)
+	floors := house[floor].floors
 	switch {
 	case f.test && to != "roof":
-		return // a test may set its room up with what it needs; only the roof pulls in the whole house
-	case target == room || floor == "proof" || house[floor].floors != nil && house[floor].floors[0] == "*":
-		return
-	case suite(inside) && !f.test && !suite(f.dir):
-		t.Errorf("%s imports %s: contract suites are for tests", f.path, inside)
-		return
+		// A test may set its room up with what it needs; only the roof pulls in the whole house.
+	case target == room || slices.Contains(floors, "*"):
+	case suite(inside) && !suite(f.dir):
+		complain("contract suites are for tests")
 	case floor == "domain" && to == "domain":
-		order := house[floor].rooms
-		if slices.Index(order, target) > slices.Index(order, room) {
-			t.Errorf("%s imports %s, which stands to its right (%s): declare an interface here, and let app wire it", f.path, inside, strings.Join(order, " <- "))
+		if order := house[floor].rooms; slices.Index(order, target) > slices.Index(order, room) {
+			complain("it stands to the right (%s): declare an interface here, and let app wire it", strings.Join(order, " <- "))
 		}
-		return
-	case !slices.Contains(house[floor].floors, to) && !slices.Contains(house[floor].extra, target):
-		t.Errorf("%s imports %s: %s", f.path, inside, cmp.Or(house[floor].reason, "the table does not allow it"))
-		return
-	case to == "port" && target != inside && !suite(inside):
-		t.Errorf("%s imports %s: only app chooses between the implementations of a port", f.path, inside)
+	case !slices.Contains(floors, to):
+		complain("%s", cmp.Or(house[floor].reason, "the table does not allow it"))
+	case to == "port" && target != inside:
+		complain("only app chooses between the implementations of a port")
+	}
+	return complaints
+}
+
+// The keeper of the house is checked too: a rule that lets everything pass is none.
+func TestHouseRefuses(t *testing.T) {
+	for _, tc := range []struct {
+		reason, file, pkg string
+		refused           bool
+	}{
+		{"the ground knows no domain", "internal/ledger/x.go", module + "internal/instance", true},
+		{"the ground knows the ground", "internal/reconcile/x.go", module + "internal/ledger", false},
+		{"a domain looks left", "internal/instance/x.go", module + "internal/offering", false},
+		{"and never right", "internal/offering/x.go", module + "internal/instance", true},
+		{"a domain knows ports", "internal/instance/x.go", module + "internal/hook", false},
+		{"but not what is behind them", "internal/instance/x.go", module + "internal/runtime/process", true},
+		{"rim rooms do not meet", "internal/httpapi/x.go", module + "internal/cli", true},
+		{"the command line has the client alone", "internal/cli/x.go", module + "internal/ledger", true},
+		{"not even the kinds of errors", "internal/cli/x.go", module + "internal/fault", true},
+		{"which it has", "internal/cli/x.go", module + "api/client", false},
+		{"the agent does not know the domain", "internal/agent/x.go", module + "internal/instance", true},
+		{"the agent knows its port", "internal/agent/x.go", module + "internal/runtime", false},
+		{"one room knows SQL", "internal/instance/x.go", "database/sql", true},
+		{"one room knows PostgreSQL", "internal/app/x.go", "github.com/jackc/pgx/v5/pgxpool", true},
+		{"it does", "internal/sqlledger/x.go", "github.com/jackc/pgx/v5/pgxpool", false},
+		{"the wire structs bring nothing along", "api/v1/x.go", "github.com/google/uuid", true},
+		{"nor does the client", "api/client/x.go", module + "internal/fault", true},
+		{"nobody but main imports the roof", "internal/cli/x.go", module + "internal/app", true},
+		{"not even in tests", "internal/cli/x_test.go", module + "internal/app", true},
+		{"main does", "cmd/drover/main.go", module + "internal/app", false},
+		{"main does nothing by itself", "cmd/drover/main.go", module + "internal/sqlledger", true},
+		{"suites are for tests", "internal/instance/x.go", module + "internal/ledger/ledgertest", true},
+		{"and for them", "internal/instance/x_test.go", module + "internal/ledger/ledgertest", false},
+		{"the roof knows everything", "internal/app/x.go", module + "internal/runtime/process", false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			f := source{path: tc.file, dir: path.Dir(tc.file), test: strings.HasSuffix(tc.file, "_test.go")}
+			if got := judge(f, tc.pkg); (len(got) > 0) != tc.refused {
+				t.Errorf("%s importing %s: got %q, refused should be %v", tc.file, tc.pkg, got, tc.refused)
+			}
+		})
 	}
 }
 
