@@ -116,7 +116,7 @@ Settings come from flags, then DROVER_* variables, then --config FILE, then defa
 			root.AddCommand(cmd)
 		}
 	}
-	root.AddCommand(c.docsCommand())
+	root.AddCommand(c.docsCommand(), dinosaurCommand())
 	root.SetCompletionCommandGroupID("self")
 	root.SetHelpCommandGroupID("self")
 	return root
