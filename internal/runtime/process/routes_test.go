@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/droverhq/drover/internal/runtime"
@@ -86,10 +85,15 @@ func TestRoutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		fmt.Fprint(c, "GET /upgrade HTTP/1.1\r\nHost: rex.dinosaurs.localhost\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nroar\n")
-		b, _ := io.ReadAll(c)
-		if s := string(b); !strings.HasPrefix(s, "HTTP/1.1 101 ") || !strings.HasSuffix(s, "ROAR\n") {
-			t.Errorf("got %q", s)
+		fmt.Fprint(c, "GET /upgrade HTTP/1.1\r\nHost: rex.dinosaurs.localhost\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		r := bufio.NewReader(c)
+		res, err := http.ReadResponse(r, nil)
+		if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("got %v, %v", res, err)
+		}
+		fmt.Fprintln(c, "roar")
+		if line, err := r.ReadString('\n'); line != "ROAR\n" {
+			t.Errorf("got %q, %v", line, err)
 		}
 	})
 	t.Run("no longer healthy", func(t *testing.T) {
