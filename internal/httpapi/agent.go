@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -28,6 +29,19 @@ const (
 	// breathBytes is how many bytes of a message lengthen the breath by a second.
 	breathBytes = 32 << 20
 )
+
+// maxReport bounds an agent's report: after a long silence it tells everything
+// that a large cluster holds.
+const maxReport = 32 << 20
+
+// bodyLimit is how large the body of a request may be. Reports are read only
+// after it is known that their cluster's agent sends them.
+func (s *server) bodyLimit(path string) int64 {
+	if strings.HasSuffix(path, "/observed") || strings.Contains(path, "/agent-clusters/") {
+		return max(s.MaxBody, maxReport)
+	}
+	return s.MaxBody
+}
 
 func (o *own) routesAgent() {
 	o.desired = newDesiredHub(o.Ledger, o.Feed)

@@ -40,7 +40,7 @@ func routesDocs(mux *http.ServeMux, api *huma.OpenAPI, offerings func() []*offer
 		answerDocument(w, r, fail, func() ([]byte, error) { return json.Marshal(api) })
 	})
 	mux.HandleFunc("GET /docs/agent.json", func(w http.ResponseWriter, r *http.Request) {
-		answerDocument(w, r, fail, func() ([]byte, error) { return agentDocument(offerings()) })
+		answerDocument(w, r, fail, func() ([]byte, error) { return agentDocument(api, offerings()) })
 	})
 	mux.HandleFunc("GET /docs/documents.json", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"items": documents(offerings())})

@@ -119,7 +119,7 @@ func (s *server) serve(mux *http.ServeMux, w *response, r *http.Request, t *trac
 	t.stream = func() { timer.Stop(); release() }
 	r = r.WithContext(ctx)
 	if r.Body != nil {
-		r.Body = http.MaxBytesReader(w, r.Body, s.MaxBody)
+		r.Body = http.MaxBytesReader(w, r.Body, s.bodyLimit(r.URL.Path))
 	}
 	s.route(mux, w, r, t)
 }

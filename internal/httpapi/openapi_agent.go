@@ -3,13 +3,17 @@ package httpapi
 import (
 	"encoding/json"
 	"maps"
+	"path"
+	"slices"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/droverhq/drover/internal/offering"
 )
 
-// agentDocument describes the protocol of outside agents for all offerings.
-// Drover's own agents speak the operations tagged agents of the own document.
-func agentDocument(offs []*offering.Offering) ([]byte, error) {
+// agentDocument describes what agents call: Drover's own protocol, out of the
+// own document, and that of outside agents for all offerings.
+func agentDocument(api *huma.OpenAPI, offs []*offering.Offering) ([]byte, error) {
 	paths, schemas := node{}, node{
 		"Condition": object(nil, node{
 			"type": text("Ready is the one that counts"), "status": node{"type": "string", "enum": []any{"True", "False", "Unknown"}},
@@ -22,11 +26,65 @@ func agentDocument(offs []*offering.Offering) ([]byte, error) {
 		}),
 		"DataplaneClusterAgentConfig": object(nil, node{"spec": object(nil, node{"observability": node{"type": "object"}})}),
 	}
+	if err := copyOwn(api, paths, schemas); err != nil {
+		return nil, err
+	}
 	for _, off := range offs {
 		maps.Copy(paths, agentPaths(off.Spec))
 		maps.Copy(schemas, agentSchemas(off.Spec))
 	}
 	return json.Marshal(document("Agent API", "v1", "What agents of data planes call. An agent's token names its cluster; every other cluster does not exist for it.", paths, schemas))
+}
+
+// copyOwn takes the operations that are tagged for agents out of the own
+// document, with its schemas that they use.
+func copyOwn(api *huma.OpenAPI, paths, schemas node) error {
+	data, err := json.Marshal(api)
+	if err != nil {
+		return err
+	}
+	var own struct {
+		Paths      map[string]map[string]any
+		Components struct{ Schemas node }
+	}
+	if err := json.Unmarshal(data, &own); err != nil {
+		return err
+	}
+	for path, verbs := range own.Paths {
+		for verb, v := range verbs {
+			op, _ := v.(node)
+			if tags, _ := op["tags"].([]any); !slices.Contains(tags, any("agents")) {
+				continue
+			}
+			if paths[path] == nil {
+				paths[path] = node{}
+			}
+			paths[path].(node)[verb] = op
+			copyUsed(op, own.Components.Schemas, schemas)
+		}
+	}
+	return nil
+}
+
+// copyUsed copies the schemas that something refers to.
+func copyUsed(at any, from, to node) {
+	switch x := at.(type) {
+	case node:
+		if target, ok := x["$ref"].(string); ok {
+			name := path.Base(target)
+			if _, done := to[name]; !done {
+				to[name] = from[name]
+				copyUsed(from[name], from, to)
+			}
+		}
+		for _, v := range x {
+			copyUsed(v, from, to)
+		}
+	case []any:
+		for _, v := range x {
+			copyUsed(v, from, to)
+		}
+	}
 }
 
 func agentPaths(spec offering.Spec) node {
