@@ -35,7 +35,9 @@ func isOffering(name string) bool {
 }
 
 // Seed applies the files that ship with the binary, where nobody has applied
-// or deleted the offering since. It tries all of them and returns all errors.
+// or deleted the offering since. It tries all of them and returns all errors,
+// except that a file which clashes with what somebody has applied is only
+// logged: it must not keep the server from starting.
 func (s *Service) Seed(ctx context.Context, files fs.FS) error {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
@@ -51,7 +53,11 @@ func (s *Service) Seed(ctx context.Context, files fs.FS) error {
 			failed = append(failed, fmt.Errorf("cannot read %s: %w", e.Name(), err))
 			continue
 		}
-		if err := s.applyFile(ctx, embedded+e.Name(), data, shipped); err != nil {
+		err = s.applyFile(ctx, embedded+e.Name(), data, shipped)
+		switch {
+		case fault.Is(err, fault.Conflict):
+			s.Log.WarnContext(ctx, "embedded offering not applied", "file", e.Name(), "error", err)
+		case err != nil:
 			failed = append(failed, err)
 		}
 	}

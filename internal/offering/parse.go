@@ -1,7 +1,6 @@
 package offering
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -62,17 +61,6 @@ func Parse(source string, data []byte) (*Offering, error) {
 	sum := sha256.Sum256(encoded)
 	o.data, o.Digest = encoded, "sha256:"+hex.EncodeToString(sum[:])
 	return o, nil
-}
-
-// encode writes JSON with sorted keys and readable angle brackets.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // compile makes the schema and the templates.

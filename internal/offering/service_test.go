@@ -206,8 +206,8 @@ func TestApplyOutlivesARace(t *testing.T) {
 }
 
 func TestSeed(t *testing.T) {
-	st := newStore()
-	s := offering.NewService(offering.Config{Store: st})
+	logged := make(records, 10)
+	s := offering.NewService(offering.Config{Store: newStore(), Log: slog.New(logged)})
 	files := func(v string) fstest.MapFS {
 		return fstest.MapFS{"tea.yaml": {Data: variant("tea", v)}, "notes.txt": {Data: []byte("not an offering")}}
 	}
@@ -235,6 +235,13 @@ func TestSeed(t *testing.T) {
 	err := s.Seed(t.Context(), fstest.MapFS{"a.yaml": {Data: []byte("x: 1")}, "b.yaml": {Data: variant("mate", "1")}})
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "embedded:a.yaml:1:1") || versionOf(t, s.Registry(), "mate") != "1" {
 		t.Errorf("a bad file is told and keeps none of the others back, got %v", err)
+	}
+	taker := strings.Replace(string(variant("broth", "1")), "broths_mgmt", "mates_mgmt", 1)
+	if err := s.Seed(t.Context(), fstest.MapFS{"broth.yaml": {Data: []byte(taker)}}); err != nil {
+		t.Errorf("a clash does not keep the server from starting, got %v", err)
+	}
+	if r := logged.next(t); !strings.Contains(r, "broth.yaml") {
+		t.Errorf("but is logged, got %s", r)
 	}
 }
 

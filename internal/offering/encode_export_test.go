@@ -1,0 +1,7 @@
+package offering
+
+// The two encoders, which must agree.
+var (
+	Encode     = encode
+	EncodeTree = encodeTree
+)
