@@ -12,7 +12,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
@@ -165,6 +167,31 @@ func TestRawConnections(t *testing.T) {
 				t.Error("something was written")
 			}
 		})
+	}
+}
+
+// TestSlowBody: a client that never finishes its body is answered all the same.
+func TestSlowBody(t *testing.T) {
+	r := newRig(t, func(c *httpapi.Config) { c.Timeout = 20 * time.Millisecond })
+	server := httptest.NewServer(r)
+	t.Cleanup(server.Close)
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST "+dinosaurs+"?async=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+
+		r.user(t, "alice", "acme")+"\r\nContent-Length: 100\r\n\r\n{\"name\":")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != 400 {
+		t.Errorf("got %d", resp.StatusCode)
 	}
 }
 

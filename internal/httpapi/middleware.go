@@ -101,10 +101,14 @@ func (s *server) serve(mux *http.ServeMux, w *response, r *http.Request, t *trac
 		return
 	}
 	defer release()
+	// A client that sends or takes its bytes too slowly is cut off as well.
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(s.Timeout)) // a test's recorder knows none
+	_ = control.SetWriteDeadline(time.Now().Add(2 * s.Timeout))
 	who, err := s.authenticate(r, t)
-	if err == nil {
-		t.user = who.Actor()
-		err = s.limits.take(w, r, who)
+	t.user = who.Actor()
+	if limited := s.limits.take(w, r, who); limited != nil {
+		err = limited
 	}
 	if err != nil {
 		s.fail(w, r, err)

@@ -229,6 +229,10 @@ func TestRate(t *testing.T) {
 	for range 5 {
 		r.do(t, "", "GET", "/healthz", "").ok(200)
 	}
+	for range 2 {
+		r.do(t, "forged", "GET", dinosaurs, "").refused("a bad token", 401, "15")
+	}
+	r.do(t, "forged", "GET", dinosaurs, "").refused("guessing tokens is limited by address", 429, "429")
 	now = now.Add(2 * time.Second)
 	r.do(t, alice, "GET", dinosaurs, "").ok(200)
 	r.do(t, alice, "GET", dinosaurs, "").refused("refused requests use nothing up, granted ones do", 429, "429")
