@@ -184,7 +184,7 @@ func (t *teller) step(ctx context.Context) error {
 			return err
 		}
 	}
-	timer := time.NewTimer(max(heartbeat-time.Since(t.st.last), 10*time.Millisecond))
+	timer := time.NewTimer(t.st.quiet())
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

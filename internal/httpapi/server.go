@@ -41,9 +41,12 @@ type Config struct {
 	// SlowReader is how long the client of a stream may take to accept a piece
 	// of it before it is cut off; default 10s.
 	SlowReader time.Duration
-	InFlight   int     // requests worked on at once, others wait; default 1024
-	Rate       float64 // requests per second and principal; 0 = no limit
-	Burst      int     // default: twice the rate
+	// Heartbeat is how often a quiet stream says that it is alive, and how
+	// often its token is looked at again; default 15s.
+	Heartbeat time.Duration
+	InFlight  int     // requests worked on at once, others wait; default 1024
+	Rate      float64 // requests per second and principal; 0 = no limit
+	Burst     int     // default: twice the rate
 }
 
 // Authenticator says who holds a token. Faults: Denied for a bad token,
@@ -112,6 +115,9 @@ func (c *Config) defaults() {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = 30 * time.Second
+	}
+	if c.Heartbeat <= 0 {
+		c.Heartbeat = 15 * time.Second
 	}
 	if c.SlowReader <= 0 {
 		c.SlowReader = 10 * time.Second

@@ -89,7 +89,9 @@ func TestWhoMayWhat(t *testing.T) {
 		"unapply":           {"And to remove.", "alice", "DELETE", "/api/v1/offerings/dinosaur", "", 403},
 		"nobody":            {"Nothing is open.", "", "GET", "/api/v1/resources", "", 401},
 		"org delete":        {"A colleague may not delete it.", "alice", "DELETE", "/api/v1/dinosaurs/" + mine.ID, "", 404},
-		"order clusters":    {"A cluster is not ordered like an instance.", "root", "POST", "/api/v1/clusters", `{"name": "x"}`, 405},
+		"order operations":  {"An operation is not ordered like an instance.", "root", "POST", "/api/v1/operations", `{"name": "x"}`, 405},
+		"register":          {"Clusters are the operator's to register.", "alice", "POST", "/api/v1/clusters", `{"name": "x", "cloud_provider": "local", "region": "local"}`, 403},
+		"register root":     {"Who may do so.", "root", "POST", "/api/v1/clusters", `{"name": "x", "cloud_provider": "local", "region": "local"}`, 201},
 		"unknown":           {"An unknown resource is not found.", "root", "GET", "/api/v1/nonsense", "", 404},
 		"signing keys":      {"Kinds that are no resource are nobody's business.", "root", "GET", "/api/v1/signingkeys", "", 404},
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,11 +57,32 @@ func (g *gate) Authenticate(_ context.Context, token string) (access.Principal, 
 	return p, nil
 }
 
+func (g *gate) revoke(token string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.revoked[token] = true
+}
+
+// shaky is a ledger whose log can be away.
+type shaky struct {
+	ledger.Ledger
+	away *atomic.Bool
+}
+
+func (s shaky) Changes(ctx context.Context, q ledger.ChangeQuery) ([]ledger.Change, error) {
+	if s.away.Load() {
+		return nil, fault.New(fault.Unavailable, "the store is away")
+	}
+	return s.Ledger.Changes(ctx, q)
+}
+
 // world is a whole API on a real ledger, without the loop: tests move
 // instances on themselves.
 type world struct {
 	*testing.T
 	ledger    *sqlledger.Ledger
+	gate      *gate
+	away      *atomic.Bool // the store answers no reads of the log
 	offerings *offering.Registry
 	instances *instance.Service
 	clusters  *cluster.Service
@@ -112,7 +134,7 @@ func newWorld(t *testing.T) *world {
 	shelf := offering.NewService(offering.Config{Store: l})
 	registry := shelf.Registry()
 	w := &world{
-		T: t, ledger: l, offerings: registry,
+		T: t, ledger: l, gate: &gate{revoked: map[string]bool{}}, away: &atomic.Bool{}, offerings: registry,
 		instances: instance.NewService(l, registry), clusters: cluster.NewService(l), log: &bytes.Buffer{}, written: make(chan struct{}, 1),
 	}
 	data, err := offerings.FS.ReadFile("dinosaur.yaml")
@@ -126,13 +148,14 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	feed := ledger.NewFeed(l)
+	store := shaky{l, w.away}
+	feed := ledger.NewFeed(store)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = feed.Run(ctx) })
 	handler, err := httpapi.New(httpapi.Config{
-		Ledger: l, Feed: feed, Offerings: registry, OfferingWriter: shelf, Instances: w.instances, Clusters: w.clusters,
-		SlowReader: 200 * time.Millisecond, Authenticator: &gate{}, Issuer: issuer, Log: slog.New(slog.NewTextHandler(w, nil)),
+		Ledger: store, Feed: feed, Offerings: registry, OfferingWriter: shelf, Instances: w.instances, Clusters: w.clusters,
+		SlowReader: 200 * time.Millisecond, Heartbeat: 100 * time.Millisecond, Authenticator: w.gate, Issuer: issuer, Log: slog.New(slog.NewTextHandler(w, nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -287,6 +310,7 @@ type listener struct {
 	t      *world
 	body   io.ReadCloser
 	events chan event
+	beats  atomic.Int64 // comments
 }
 
 // listen opens a stream; its events come through a channel that closes when
@@ -333,6 +357,8 @@ func (l *listener) read() {
 				l.events <- e
 			}
 			e = event{}
+		case strings.HasPrefix(line, ":"):
+			l.beats.Add(1)
 		case strings.HasPrefix(line, "id: "):
 			e.id = line[4:]
 		case strings.HasPrefix(line, "event: "):

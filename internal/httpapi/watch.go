@@ -13,13 +13,10 @@ import (
 	"github.com/droverhq/drover/internal/ledger"
 )
 
-const (
-	// heartbeat is how often a quiet stream says that it is alive. The token is
-	// looked at again then, so that a stream does not outlive its right.
-	heartbeat = 15 * time.Second
-	// storeAway is how long a stream waits before it asks the store again.
-	storeAway = time.Second
-)
+// storeAway is how long a stream waits before it asks the store again.
+const storeAway = time.Second
+
+var errNoBody = errors.New("the client wants no body")
 
 // stream is an open answer of server-sent events. It belongs to one goroutine,
 // the request's.
@@ -27,8 +24,15 @@ type stream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	patient time.Duration // with a client that does not read
+	beat    time.Duration // the longest silence
 	buf     []byte
 	last    time.Time // of the last piece sent
+	checked time.Time // when the token was looked at last
+}
+
+// quiet is how long nothing need be sent yet.
+func (st *stream) quiet() time.Duration {
+	return max(st.beat-time.Since(st.last), 10*time.Millisecond)
 }
 
 // openStream answers 200 and begins the stream.
@@ -40,7 +44,10 @@ func (s *server) openStream(w http.ResponseWriter, r *http.Request) (*stream, er
 	h.Set("X-Accel-Buffering", "no")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
-	st := &stream{w: w, control: http.NewResponseController(w), patient: s.SlowReader}
+	if r.Method == http.MethodHead {
+		return nil, errNoBody
+	}
+	st := &stream{w: w, control: http.NewResponseController(w), patient: s.SlowReader, beat: s.Heartbeat, checked: time.Now()}
 	st.buf = append(st.buf, ": welcome\n\n"...)
 	return st, st.flush()
 }
@@ -74,12 +81,15 @@ func (st *stream) flush() error {
 
 // alive keeps a quiet stream open, and ends one whose token counts no longer.
 func (s *server) alive(ctx context.Context, st *stream, r *http.Request) error {
-	if time.Since(st.last) < heartbeat {
-		return nil
+	if time.Since(st.checked) >= st.beat {
+		token, _ := bearer(r)
+		if _, err := s.Authenticator.Authenticate(ctx, token); fault.Is(err, fault.Denied) {
+			return err
+		}
+		st.checked = time.Now()
 	}
-	token, _ := bearer(r)
-	if _, err := s.Authenticator.Authenticate(ctx, token); fault.Is(err, fault.Denied) {
-		return err
+	if time.Since(st.last) < st.beat {
+		return nil
 	}
 	st.buf = append(st.buf, ": alive\n\n"...)
 	return st.flush()
@@ -150,7 +160,7 @@ type watcher struct {
 
 // step sends the next piece, waiting for it no longer than a heartbeat.
 func (v *watcher) step(ctx context.Context) error {
-	wait, cancel := context.WithTimeout(ctx, max(heartbeat-time.Since(v.st.last), 10*time.Millisecond))
+	wait, cancel := context.WithTimeout(ctx, v.st.quiet())
 	defer cancel()
 	changes, until, err := v.next(wait)
 	if err == nil {

@@ -215,3 +215,49 @@ func TestWatchThatNobodyReadsIsCutOff(t *testing.T) {
 		t.Errorf("the idle client was sent %d events", n)
 	}
 }
+
+func TestStreamsEndWithTheRightToThem(t *testing.T) {
+	w := newWorld(t)
+	w.register("c1")
+	watch := w.listen("alice", "/api/v1/watch", "")
+	agent := w.listen("agent-c1", "/api/v1/clusters/c1/desired", "")
+	other := w.listen("arthur", "/api/v1/watch", "")
+	agent.desired()
+	w.gate.revoke("alice")
+	w.gate.revoke("agent-c1")
+	for _, l := range []*listener{watch, agent} {
+		if e, ok := l.next(); ok {
+			t.Errorf("a stream went on without a right: %+v", e)
+		}
+	}
+	w.create("arthur", "rex")
+	if _, ok := other.next(); !ok || other.beats.Load() < 2 {
+		t.Errorf("another stream ended too, or had only %d signs of life", other.beats.Load())
+	}
+}
+
+func TestWatchOutlastsTheStore(t *testing.T) {
+	w := newWorld(t)
+	l := w.listen("alice", "/api/v1/watch?resource=dinosaurs", "")
+	w.away.Store(true)
+	replay := w.listen("alice", "/api/v1/watch?resource=dinosaurs&after=0", "")
+	for i := range 3 {
+		w.create("alice", fmt.Sprintf("d%d", i))
+	}
+	w.away.Store(false)
+	for _, l := range []*listener{l, replay} {
+		for i := range 3 {
+			e, ok := l.next()
+			var c v1.Change
+			if err := json.Unmarshal([]byte(e.data), &c); !ok || err != nil || c.Object.Name != fmt.Sprintf("d%d", i) {
+				t.Errorf("event %d after the outage is %+v", i, e)
+			}
+		}
+	}
+}
+
+func TestHeadOfAStreamEnds(t *testing.T) {
+	w := newWorld(t)
+	w.want(200, "alice", http.MethodHead, "/api/v1/watch", "", nil)
+	w.awaitLog("path=/api/v1/watch")
+}
