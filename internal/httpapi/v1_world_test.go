@@ -310,7 +310,7 @@ type listener struct {
 	t      *world
 	body   io.ReadCloser
 	events chan event
-	beats  atomic.Int64 // comments
+	beats  chan struct{} // comments, as many as fit
 }
 
 // listen opens a stream; its events come through a channel that closes when
@@ -334,7 +334,7 @@ func (w *world) listen(who, path, lastEvent string) *listener {
 		resp.Body.Close()
 		w.Fatalf("GET %s answered %d: %s", path, resp.StatusCode, data)
 	}
-	l := &listener{t: w, body: resp.Body, events: make(chan event, 1)}
+	l := &listener{t: w, body: resp.Body, events: make(chan event, 1), beats: make(chan struct{}, 8)}
 	go l.read()
 	w.Cleanup(l.close)
 	return l
@@ -358,7 +358,10 @@ func (l *listener) read() {
 			}
 			e = event{}
 		case strings.HasPrefix(line, ":"):
-			l.beats.Add(1)
+			select {
+			case l.beats <- struct{}{}:
+			default:
+			}
 		case strings.HasPrefix(line, "id: "):
 			e.id = line[4:]
 		case strings.HasPrefix(line, "event: "):

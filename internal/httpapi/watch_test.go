@@ -230,9 +230,12 @@ func TestStreamsEndWithTheRightToThem(t *testing.T) {
 			t.Errorf("a stream went on without a right: %+v", e)
 		}
 	}
+	for range 3 { // it is quiet, but alive
+		<-other.beats
+	}
 	w.create("arthur", "rex")
-	if _, ok := other.next(); !ok || other.beats.Load() < 2 {
-		t.Errorf("another stream ended too, or had only %d signs of life", other.beats.Load())
+	if _, ok := other.next(); !ok {
+		t.Error("another stream ended too")
 	}
 }
 
