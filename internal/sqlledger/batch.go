@@ -151,7 +151,7 @@ func (b *batch) load(ctx context.Context) error {
 	if clock == 0 {
 		clock = micros(b.l.config.Now())
 	}
-	b.state.Now = instant(max(clock, at)) // log times never go backwards
+	b.state.Now, b.state.Logged = instant(clock), instant(at)
 	return nil
 }
 

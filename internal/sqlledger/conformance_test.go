@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/ledger/ledgertest"
@@ -18,11 +20,13 @@ func TestSQLiteKeepsTheContract(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		var mu sync.Mutex
 		var l *sqlledger.Ledger
+		var shift atomic.Int64
+		now := func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
 		handle := func(t testing.TB) ledger.Ledger {
 			mu.Lock()
 			defer mu.Unlock()
 			if l == nil {
-				l = open(t, sqlledger.Config{URL: path, Kinds: kinds})
+				l = open(t, sqlledger.Config{URL: path, Kinds: kinds, Now: now})
 			}
 			return l
 		}
@@ -37,6 +41,7 @@ func TestSQLiteKeepsTheContract(t *testing.T) {
 			},
 			Image: func(t testing.TB) ledger.Ledger { return image(t, path, kinds) },
 			Raw:   func(t testing.TB) []byte { return raw(t, path) },
+			Shift: func(d time.Duration) { shift.Add(int64(d)) },
 		}
 	})
 }

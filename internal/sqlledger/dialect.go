@@ -44,7 +44,6 @@ type dialect struct {
 	clock                    string // the time in microseconds; "" = the program's
 	rowNumber                string // extra column of object tables
 	trigram                  bool
-	trigramWanted            bool
 }
 
 var postgresDialect = dialect{

@@ -1,0 +1,161 @@
+package sqlledger_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/sqlledger"
+)
+
+func TestOneProcessPerFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	first := open(t, sqlledger.Config{URL: path, Kinds: things})
+	_, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: path, Kinds: things})
+	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		t.Fatalf("the second opener got %v, want a conflict that names the process", err)
+	}
+	first.Close()
+	open(t, sqlledger.Config{URL: path, Kinds: things})
+}
+
+func TestFullDisk(t *testing.T) {
+	ctx := t.Context()
+	l := open(t, sqlledger.Config{URL: "sqlite://" + filepath.Join(t.TempDir(), "ledger.db") + "?_pragma=max_page_count(300)", Kinds: things})
+	ballast, err := l.Seal(ctx, make([]byte, 400<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := 0
+	for ; written < 1000; written++ {
+		s := put(fmt.Sprint(written), "acme", "accepted", 0)
+		s.Puts[0].Object.Spec = fmt.Appendf(nil, "%q", strings.Repeat("x", 8<<10))
+		if _, err = l.Commit(ctx, s); err != nil {
+			break
+		}
+	}
+	if !fault.Is(err, fault.Unavailable) {
+		t.Fatalf("a full disk gave %v after %d commits, want unavailable", err, written)
+	}
+	ref := ledger.Ref{Kind: "thing", ID: fmt.Sprint(written)}
+	if _, err := l.Get(ctx, ref); !fault.Is(err, fault.NotFound) {
+		t.Fatalf("the refused object is there: %v", err)
+	}
+	if head, err := l.Head(ctx); err != nil || head.Seq != int64(written) {
+		t.Fatalf("the head is %+v, %v after %d commits", head, err, written)
+	}
+	if err := l.Shred(ctx, ballast); err != nil {
+		t.Fatalf("cannot make room: %v", err)
+	}
+	if r := commit(t, l, put(ref.ID, "acme", "accepted", 0)); r.Seq != int64(written)+1 {
+		t.Fatalf("with room again the sequence is %d, want %d", r.Seq, written+1)
+	}
+}
+
+func TestNewerSchemaIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	open(t, sqlledger.Config{URL: path, Kinds: things}).Close()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("UPDATE head SET schema_version = 99"); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	_, err = sqlledger.Open(t.Context(), sqlledger.Config{URL: path, Kinds: things})
+	if !fault.Is(err, fault.Conflict) || fault.Reason(err) != "newer-schema" {
+		t.Fatalf("a newer database gave %v, want a conflict", err)
+	}
+}
+
+func TestKindsGrow(t *testing.T) {
+	for name, url := range engines {
+		t.Run(name, func(t *testing.T) {
+			ctx, where := t.Context(), url(t)
+			l := open(t, sqlledger.Config{URL: where, Kinds: things})
+			commit(t, l, put("old", "acme", "accepted", 0))
+			l.Close()
+
+			grown := things[0]
+			grown.Fields = append([]ledger.Field{{Name: "colour", Type: ledger.Text}}, grown.Fields...)
+			grown.Totals = append([][]string{{"org"}, {"size"}}, grown.Totals...)
+			grown.Text = append([]string{"colour"}, grown.Text...)
+			l = open(t, sqlledger.Config{URL: where, Kinds: []ledger.Kind{grown, {Name: "other"}}})
+			o, err := l.Get(ctx, ledger.Ref{Kind: "thing", ID: "old"})
+			if err != nil || o.Fields["size"] != int64(3) || len(o.Fields) != 2 {
+				t.Fatalf("the old object is %+v, %v", o, err)
+			}
+			o.Fields["colour"] = "green"
+			commit(t, l, ledger.Set{Actor: "tester", Cause: "schedule:test", Puts: []ledger.Put{{Object: o, Expect: 1, Op: "update"}}})
+			found, err := l.List(ctx, ledger.Query{Kind: "thing", Where: ledger.Compare{Column: "colour", Op: ledger.Like, Values: []any{"%reen"}}})
+			if err != nil || len(found) != 1 {
+				t.Fatalf("the new field finds %v, %v", found, err)
+			}
+			for _, scope := range []map[string]any{{"org": "acme"}, {"size": 3}, {"offering": "dinosaur", "org": "acme"}} {
+				if n, err := l.Total(ctx, ledger.Query{Kind: "thing", Scope: scope}); n != 1 || err != nil {
+					t.Errorf("the total of %v is %d, %v, want 1", scope, n, err)
+				}
+			}
+			l.Close()
+			bad := things[0]
+			bad.Fields = []ledger.Field{{Name: "size", Type: ledger.Text}}
+			bad.Totals, bad.Text = nil, nil
+			if _, err := sqlledger.Open(ctx, sqlledger.Config{URL: where, Kinds: []ledger.Kind{bad}}); !fault.Is(err, fault.Conflict) {
+				t.Fatalf("a field of another type gave %v, want a conflict", err)
+			}
+		})
+	}
+}
+
+func TestMasterKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	open(t, sqlledger.Config{URL: path}).Close()
+	_, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: path, Key: bytes.Repeat([]byte{8}, ledger.KeySize)})
+	if !fault.Is(err, fault.Invalid) || fault.Reason(err) != "wrong-key" {
+		t.Fatalf("another key gave %v, want wrong-key", err)
+	}
+	l, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := l.Seal(t.Context(), []byte("x")); !fault.Is(err, fault.Invalid) {
+		t.Fatalf("a secret without a key gave %v", err)
+	}
+}
+
+func TestURLs(t *testing.T) {
+	for _, c := range []struct{ url, reason string }{
+		{"", "no database is named"},
+		{"mysql://x/y", "an unknown scheme"},
+		{"postgres://u:hunter2@127.0.0.1:x/db", "a broken URL"},
+	} {
+		_, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: c.url})
+		if !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: got %v, want invalid", c.reason, err)
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the error shows the password", c.reason)
+		}
+	}
+}
+
+func TestGivenUp(t *testing.T) {
+	l := open(t, sqlledger.Config{URL: engines["sqlite"](t), Kinds: things})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Commit(ctx, put("a", "acme", "accepted", 0)); !fault.Is(err, fault.Unavailable) {
+		t.Fatalf("a canceled commit gave %v", err)
+	}
+	l.Close()
+	if _, err := l.Commit(t.Context(), put("a", "acme", "accepted", 0)); !fault.Is(err, fault.Unavailable) {
+		t.Fatalf("a closed ledger gave %v", err)
+	}
+}
