@@ -21,8 +21,8 @@ import (
 // Client speaks to the control plane.
 type Client interface {
 	// Desired streams the full desired state over one connection and ends with
-	// the error that ended it.
-	Desired(ctx context.Context, cluster string) iter.Seq2[v1.Desired, error]
+	// the error that ended it. agent is the id of the reports.
+	Desired(ctx context.Context, cluster, agent string) iter.Seq2[v1.Desired, error]
 	Observe(ctx context.Context, cluster string, r v1.Report) (v1.Acknowledged, error)
 }
 

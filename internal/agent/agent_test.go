@@ -38,6 +38,9 @@ func TestAppliesAndReports(t *testing.T) {
 		if r.Epoch != 3 || r.Seq != 7 || r.Agent == "" || !r.Ready || r.Capacity != 1_000_000 {
 			t.Errorf("report %+v", r)
 		}
+		if s.conns[0] != r.Agent {
+			t.Errorf("agent %q connects, %q reports", s.conns[0], r.Agent)
+		}
 		for i, r := range s.reports {
 			if r.Number != int64(i+1) || r.Agent != s.reports[0].Agent {
 				t.Errorf("report %d has number %d of agent %s", i, r.Number, r.Agent)

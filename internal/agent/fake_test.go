@@ -26,7 +26,7 @@ type server struct {
 	changed  chan struct{}
 	down     bool
 	drop     chan struct{} // closed to end the connections
-	conns    []time.Time
+	conns    []string      // agents
 	reports  []v1.Report
 	attempts int
 }
@@ -54,10 +54,10 @@ func (s *server) goDown(down bool) {
 	}
 }
 
-func (s *server) Desired(ctx context.Context, _ string) iter.Seq2[v1.Desired, error] {
+func (s *server) Desired(ctx context.Context, _, agent string) iter.Seq2[v1.Desired, error] {
 	return func(yield func(v1.Desired, error) bool) {
 		s.mu.Lock()
-		s.conns = append(s.conns, time.Now())
+		s.conns = append(s.conns, agent)
 		drop := s.drop
 		var seen *v1.Desired
 		for {

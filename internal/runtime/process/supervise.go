@@ -79,7 +79,11 @@ func (in *instance) watch(ctx context.Context, rev int64, doc document) {
 			in.good(rev, doc)
 			delay, failed, lastGood = in.r.cfg.Interval, 0, time.Now()
 		case !p.Ready:
-			if delay = min(delay*3/2, time.Second); time.Since(lastGood) > in.r.cfg.Patience {
+			// The first second is when it counts: most processes start in it.
+			if delay = delay * 3 / 2; time.Since(p.started) < time.Second {
+				delay = min(delay, 2*firstProbe)
+			}
+			if delay = min(delay, time.Second); time.Since(lastGood) > in.r.cfg.Patience {
 				in.show(rev, runtime.Error, "it started but is not healthy: "+why)
 			}
 		default:
