@@ -114,3 +114,10 @@ type Error struct {
 	Reason      string `json:"reason"`
 	OperationID string `json:"operation_id,omitempty" doc:"The request's id; it is in the server's log and in the cause of what the request did"`
 }
+
+// CreateCluster makes a data plane known: POST /api/v1/clusters, admins only.
+type CreateCluster struct {
+	Name     string `json:"name" doc:"Also the id that its agent speaks for"`
+	Provider string `json:"cloud_provider"`
+	Region   string `json:"region"`
+}

@@ -42,6 +42,7 @@ func (o *own) routes() {
 	o.routesOffering()
 	o.routesChange()
 	o.routesOperator()
+	o.routesCluster()
 	o.routesAgent()
 }
 

@@ -76,6 +76,9 @@ func each(t *testing.T, run func(t *testing.T, e engine)) {
 func simulate(t *testing.T, s *drover.Server, units int64) {
 	t.Helper()
 	admin := s.Client(t)
+	if _, err := admin.Create(t.Context(), "clusters", v1.CreateCluster{Name: "local", Provider: "local", Region: "local"}); err != nil {
+		t.Fatal(err)
+	}
 	token, err := admin.Token(t.Context(), v1.TokenRequest{Cluster: "local"})
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +182,7 @@ func (p *phases) await(t *testing.T, phase string, n int, d time.Duration) map[s
 
 func TestPostToReady(t *testing.T) {
 	each(t, func(t *testing.T, e engine) {
-		s := drover.Serve(t, append(e.args(t), "--register-cluster", "local")...)
+		s := drover.Serve(t, e.args(t)...)
 		simulate(t, s, 1_000_000)
 		u := user(t, s, "alice", "acme")
 		p := watch(t, s)
@@ -216,7 +219,7 @@ func TestPostToReady(t *testing.T) {
 
 func TestReadsAndCreates(t *testing.T) {
 	each(t, func(t *testing.T, e engine) {
-		s := drover.Serve(t, append(e.args(t), "--register-cluster", "local")...)
+		s := drover.Serve(t, e.args(t)...)
 		u := user(t, s, "alice", "acme")
 		load(t, s.PID(), 8, time.Minute, 1000, func(i int64) (int, error) { return create(u, fmt.Sprintf("seed-%d", i)) })
 		r := load(t, s.PID(), 8, 10*time.Second, 0, func(i int64) (int, error) { return create(u, fmt.Sprintf("new-%d", i)) })
@@ -237,7 +240,7 @@ func TestReadsAndCreates(t *testing.T) {
 
 func TestFailOver(t *testing.T) {
 	dsn := postgres.Database(t)
-	a := drover.Serve(t, "--database", dsn, "--register-cluster", "local")
+	a := drover.Serve(t, "--database", dsn)
 	key := filepath.Join(a.DataDir, "master.key")
 	b := drover.Serve(t, "--database", dsn, "--master-key-file", key)
 	simulate(t, b, 1_000_000)
@@ -265,7 +268,7 @@ func TestFailOver(t *testing.T) {
 
 func TestIdleFleet(t *testing.T) {
 	each(t, func(t *testing.T, e engine) {
-		s := drover.Serve(t, append(e.args(t), "--register-cluster", "local")...)
+		s := drover.Serve(t, e.args(t)...)
 		simulate(t, s, 1_000_000)
 		p := watch(t, s)
 		u := user(t, s, "alice", "acme")

@@ -1,0 +1,43 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"regexp"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/fault"
+)
+
+var clusterName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+func (o *own) routesCluster() {
+	huma.Register(o.api, huma.Operation{
+		OperationID: "register-cluster", Method: http.MethodPost, Path: "/api/v1/clusters", Tags: []string{"operator"},
+		Summary:       "Make a data plane known, so that its agent may connect; operators only",
+		DefaultStatus: http.StatusCreated, MaxBodyBytes: -1,
+		Description: "An existing cluster is left as it is. Have a token signed for its agent with POST /api/v1/tokens.",
+	}, o.registerCluster)
+}
+
+func (o *own) registerCluster(ctx context.Context, in *body[v1.CreateCluster]) (*body[v1.Object], error) {
+	if !access.From(ctx).Admin {
+		return nil, fault.New(fault.Denied, "only an operator may register clusters")
+	}
+	b := in.Body
+	if !clusterName.MatchString(b.Name) {
+		return nil, fault.New(fault.Invalid, "a cluster's name has 1 to 63 lower-case letters, digits and dashes").Because("name-invalid")
+	}
+	if b.Provider == "" || b.Region == "" {
+		return nil, fault.New(fault.Invalid, "a cluster needs cloud_provider and region: instances are placed by them").Because("field")
+	}
+	c, err := o.Clusters.Register(ctx, b.Name, cluster.Spec{Provider: b.Provider, Region: b.Region})
+	if err != nil {
+		return nil, err
+	}
+	return &body[v1.Object]{wire(&c, o.names(), access.From(ctx))}, nil
+}
