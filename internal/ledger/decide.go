@@ -43,13 +43,17 @@ func (d *Decision) Empty() bool {
 // Decide applies the sets to the state one after the other. A set that fails a
 // guard leaves no trace; those after it are decided as if it had not been sent.
 func Decide(kinds map[string]Kind, lanes *Lanes, state State, sets []Set) Decision {
+	now := state.Now.UTC().Truncate(time.Microsecond)
 	b := batch{
-		kinds: kinds, lanes: lanes, now: state.Now.UTC().Truncate(time.Microsecond), state: state,
+		kinds: kinds, lanes: lanes, now: now, logged: now, state: state,
 		d: Decision{
 			Outcomes: make([]Outcome, len(sets)),
 			Objects:  map[Ref]ObjectWrite{}, Claims: map[Name]Ref{}, Frees: map[Name]bool{},
 			Counters: map[string]int64{}, Work: map[Ref]WorkRow{}, Done: map[Ref]bool{}, Totals: map[string]int64{},
 		},
+	}
+	if state.Logged.After(now) {
+		b.logged = state.Logged.UTC()
 	}
 	for i, set := range sets {
 		set.Puts = slices.Clone(set.Puts) // check gives fields their types; the caller's stay as they are
@@ -63,11 +67,12 @@ func Decide(kinds map[string]Kind, lanes *Lanes, state State, sets []Set) Decisi
 }
 
 type batch struct {
-	kinds map[string]Kind
-	lanes *Lanes
-	now   time.Time
-	state State // what was loaded; d overlays it
-	d     Decision
+	kinds  map[string]Kind
+	lanes  *Lanes
+	now    time.Time
+	logged time.Time // now, or the log's newest time if the clock went back
+	state  State     // what was loaded; d overlays it
+	d      Decision
 }
 
 func (b *batch) object(ref Ref) *Object {
@@ -117,7 +122,7 @@ func (b *batch) apply(s *Set) Result {
 		o, changed := b.put(&p)
 		orgs[o.Ref] = o.Org
 		if changed {
-			c := Change{Seq: int64(len(b.d.Changes)) + 1, At: b.now, Actor: s.Actor, Cause: s.Cause, Op: p.Op, Object: o}
+			c := Change{Seq: int64(len(b.d.Changes)) + 1, At: b.logged, Actor: s.Actor, Cause: s.Cause, Op: p.Op, Object: o}
 			b.d.Changes = append(b.d.Changes, c)
 			r.Seq = c.Seq
 		}
@@ -160,7 +165,7 @@ func (b *batch) put(p *Put) (Object, bool) {
 	o, before := p.Object, b.object(p.Object.Ref)
 	o.Deleted = o.Deleted.UTC().Truncate(time.Microsecond)
 	if before == nil {
-		o.Generation, o.Version, o.Created = 1, 1, b.now
+		o.Generation, o.Version, o.Created = 1, 1, b.logged
 	} else {
 		o.Generation, o.Version, o.Created, o.Updated = before.Generation, before.Version, before.Created, before.Updated
 		if same(&o, before) {
@@ -171,7 +176,7 @@ func (b *batch) put(p *Put) (Object, bool) {
 			o.Generation++
 		}
 	}
-	o.Updated = b.now
+	o.Updated = b.logged
 	w := ObjectWrite{Object: o, Before: before}
 	if earlier, ok := b.d.Objects[o.Ref]; ok {
 		w.Before = earlier.Before

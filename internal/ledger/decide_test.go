@@ -52,7 +52,7 @@ func (m *memory) decide(sets ...ledger.Set) []ledger.Outcome {
 	m.t.Helper()
 	need := ledger.Needs(sets)
 	loaded := ledger.State{
-		Now: m.state.Now, Objects: pick(m.state.Objects, need.Objects), Names: pick(m.state.Names, need.Names),
+		Now: m.state.Now, Logged: m.state.Logged, Objects: pick(m.state.Objects, need.Objects), Names: pick(m.state.Names, need.Names),
 		Counters: pick(m.state.Counters, need.Counters), Work: pick(m.state.Work, need.Work),
 	}
 	d := ledger.Decide(kinds(), &m.lanes, loaded, sets)
@@ -378,5 +378,23 @@ func TestCountersDoNotWrapAround(t *testing.T) {
 		if c.kind < 0 && err != nil || c.kind >= 0 && !fault.Is(err, c.kind) {
 			t.Errorf("%s: got %v", c.reason, err)
 		}
+	}
+}
+
+// TestTheClockMayGoBack sets it back: times in the log stay, work goes by the clock.
+func TestTheClockMayGoBack(t *testing.T) {
+	m := newMemory(t)
+	m.state.Logged = m.state.Now.Add(time.Hour)
+	ref := ledger.Ref{Kind: "beast", ID: "a"}
+	set := ledger.Set{Actor: "a", Cause: "c", Wakes: []ledger.Wake{{Ref: ref}}, Puts: []ledger.Put{{Object: ledger.Object{Ref: ref}, Op: "create"}}}
+	if err := m.decide(set)[0].Err; err != nil {
+		t.Fatal(err)
+	}
+	o, c, w := m.state.Objects[ref], m.log[0], m.state.Work[ref]
+	if !o.Created.Equal(m.state.Logged) || !o.Updated.Equal(m.state.Logged) || !c.At.Equal(m.state.Logged) {
+		t.Errorf("object %v, %v and change %v lie before the newest change at %v", o.Created, o.Updated, c.At, m.state.Logged)
+	}
+	if !w.Due.Equal(m.state.Now) {
+		t.Errorf("work is due at %v, want now: %v", w.Due, m.state.Now)
 	}
 }

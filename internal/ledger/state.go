@@ -8,7 +8,10 @@ import (
 
 // State is what a store has loaded, and on PostgreSQL locked, for a batch.
 type State struct {
-	Now      time.Time
+	Now time.Time
+	// Logged is the time of the newest change. When the clock is set back, times
+	// in the log wait for it, so that they never fall; work does not wait.
+	Logged   time.Time
 	Objects  map[Ref]Object
 	Names    map[Name]Ref
 	Counters map[string]int64

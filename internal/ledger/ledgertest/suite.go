@@ -37,6 +37,9 @@ type Store struct {
 	Image func(t testing.TB) ledger.Ledger
 	// Raw returns every byte that the store has on disk. Nil if it cannot be had.
 	Raw func(t testing.TB) []byte
+	// Shift moves the store's clock, for good. Nil if the clock is not the
+	// store's to move.
+	Shift func(d time.Duration)
 }
 
 // patience bounds everything that the suite waits for.
@@ -76,6 +79,8 @@ func Run(t *testing.T, open Open) {
 		{"ClaimRace", testClaimRace},
 		{"Fair", testFair},
 		{"Backlog", testBacklog},
+		{"RenewRace", testRenewRace},
+		{"Clock", testClock},
 
 		{"Log", testLog},
 		{"LogDense", testLogDense},
