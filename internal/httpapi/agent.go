@@ -141,7 +141,7 @@ func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	t := teller{hub: o.desired, set: set, head: head, st: st}
+	t := teller{hub: o.desired, set: set, head: head, st: st, sent: map[string]string{}}
 	for err == nil {
 		if err = t.step(ctx); err == nil {
 			err = o.alive(ctx, st, r)
@@ -196,15 +196,16 @@ func (t *teller) step(ctx context.Context) error {
 }
 
 func (t *teller) tell(items []*desiredItem, seq int64) error {
-	msg, digest, sent := encodeDesired(t.head, seq, items, t.sent)
+	digest := digestOf(items)
 	if digest == t.digest {
 		return nil
 	}
+	msg := encodeDesired(v1.Desired{Ledger: t.head.Ledger, Epoch: t.head.Epoch, Seq: seq, Digest: digest}, items, t.sent)
 	t.st.event("desired", strconv.FormatInt(seq, 10), msg)
 	if err := t.st.flush(); err != nil {
 		return err
 	}
-	t.sent, t.digest = sent, digest
+	t.digest = digest
 	t.next = time.Now().Add(breath + time.Duration(len(msg))*time.Second/breathBytes)
 	return nil
 }

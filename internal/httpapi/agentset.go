@@ -276,14 +276,14 @@ func (s *desiredSet) announce() {
 	s.changed = make(chan struct{})
 }
 
-func (s *desiredSet) find(id string) (int, bool) {
-	return slices.BinarySearchFunc(s.items, id, func(it *desiredItem, id string) int { return strings.Compare(it.ID, id) })
+func findItem(items []*desiredItem, id string) (int, bool) {
+	return slices.BinarySearchFunc(items, id, func(it *desiredItem, id string) int { return strings.Compare(it.ID, id) })
 }
 
 // put takes an item unless a newer one is there, and reports whether the agent
 // has to be told. A new token alone is not news: it fences what comes later.
 func (s *desiredSet) put(it *desiredItem) bool {
-	at, found := s.find(it.ID)
+	at, found := findItem(s.items, it.ID)
 	if !found {
 		s.items = slices.Insert(s.items, at, it)
 		return true
@@ -297,7 +297,7 @@ func (s *desiredSet) put(it *desiredItem) bool {
 }
 
 func (s *desiredSet) remove(id string) bool {
-	at, found := s.find(id)
+	at, found := findItem(s.items, id)
 	if found {
 		s.items = slices.Delete(s.items, at, at+1)
 	}
@@ -334,25 +334,31 @@ func makeItem(o ledger.Object) (*desiredItem, bool) {
 	return it, true
 }
 
-// encodeDesired writes the message, with the bodies that are not yet in sent.
-// It replaces sent by what the agent knows after the message.
-func encodeDesired(head ledger.Head, seq int64, items []*desiredItem, sent map[string]string) (msg []byte, digest string, now map[string]string) {
+// digestOf is the digest of the items as both sides compute it.
+func digestOf(items []*desiredItem) string {
 	plain := v1.Desired{Items: make([]v1.Item, len(items))}
-	size := 256
 	for i, it := range items {
 		plain.Items[i] = it.Item
+	}
+	return plain.ComputeDigest()
+}
+
+// encodeDesired writes the message, with the bodies that are not in sent, and
+// brings sent up to date: the agent has the bodies of what is listed, and may
+// have forgotten all others.
+func encodeDesired(d v1.Desired, items []*desiredItem, sent map[string]string) []byte {
+	size := 256
+	for _, it := range items {
 		size += len(it.head) + 2
 		if sent[it.ID] != it.Digest {
 			size += len(it.Body) + 8
 		}
 	}
-	digest = plain.ComputeDigest()
-	id, _ := json.Marshal(head.Ledger)
+	id, _ := json.Marshal(d.Ledger)
 	b := append(append(make([]byte, 0, size), `{"ledger":`...), id...)
-	b = strconv.AppendInt(append(b, `,"epoch":`...), head.Epoch, 10)
-	b = strconv.AppendInt(append(b, `,"seq":`...), seq, 10)
-	b = append(append(append(b, `,"digest":"`...), digest...), `","items":[`...)
-	now = make(map[string]string, len(items))
+	b = strconv.AppendInt(append(b, `,"epoch":`...), d.Epoch, 10)
+	b = strconv.AppendInt(append(b, `,"seq":`...), d.Seq, 10)
+	b = append(append(append(b, `,"digest":"`...), d.Digest...), `","items":[`...)
 	for i, it := range items {
 		if i > 0 {
 			b = append(b, ',')
@@ -360,9 +366,16 @@ func encodeDesired(head ledger.Head, seq int64, items []*desiredItem, sent map[s
 		b = append(b, it.head...)
 		if sent[it.ID] != it.Digest {
 			b = append(append(b, `,"body":`...), it.Body...)
+			sent[it.ID] = it.Digest
 		}
 		b = append(b, '}')
-		now[it.ID] = it.Digest
 	}
-	return append(b, `]}`...), digest, now
+	if len(sent) > len(items) {
+		for id := range sent {
+			if _, listed := findItem(items, id); !listed {
+				delete(sent, id)
+			}
+		}
+	}
+	return append(b, `]}`...)
 }
