@@ -416,3 +416,70 @@ func TestManyItemsComeInPieces(t *testing.T) {
 		}
 	})
 }
+
+func TestOneBodyForTwoItems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, rt := newServer(), simulated.New(simulated.Config{})
+		_, stop := start(t, s, rt, t.TempDir())
+		defer stop()
+		a, b := item("a", 1), item("a", 1)
+		b.ID, b.Delete, b.Body = "b", true, nil
+		s.say(desired(1, a, b))
+		settle(time.Second)
+		if got := observed(t, rt); got["a"].State != runtime.Ready || got["b"].State != runtime.Deleted {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+// BenchmarkChange is the agent's part of one change among many items.
+func BenchmarkChange(b *testing.B) {
+	for _, n := range []int{100, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s, rt := newServer(), simulated.New(simulated.Config{})
+			ctx, cancel := context.WithCancel(context.Background())
+			a, err := agent.New(agent.Config{Client: s, Cluster: "c", Runtime: rt, Dir: b.TempDir(), Coalesce: 1})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- a.Run(ctx) }()
+			defer func() { cancel(); <-ended }()
+			var items []v1.Item
+			for i := range n {
+				items = append(items, item(fmt.Sprintf("i%06d", i), 1))
+			}
+			until := func(ready func(map[string]v1.ObservedItem) bool) {
+				seen, done := map[string]v1.ObservedItem{}, 0
+				for !ready(seen) {
+					s.mu.Lock()
+					for _, r := range s.reports[done:] {
+						for _, it := range r.Items {
+							seen[it.ID] = it
+						}
+					}
+					done = len(s.reports)
+					s.mu.Unlock()
+					time.Sleep(20 * time.Microsecond)
+				}
+			}
+			s.say(desired(1, items...))
+			until(func(m map[string]v1.ObservedItem) bool { return len(m) == n })
+			for i := range items {
+				items[i].Body = nil
+			}
+			for g := int64(2); b.Loop(); g++ {
+				next := append([]v1.Item(nil), items...)
+				next[n/2] = item(next[n/2].ID, g)
+				s.mu.Lock()
+				s.reports = nil
+				s.mu.Unlock()
+				s.say(desired(g, next...))
+				until(func(m map[string]v1.ObservedItem) bool {
+					o := m[next[n/2].ID]
+					return o.Generation == g && o.State == "ready"
+				})
+			}
+		})
+	}
+}

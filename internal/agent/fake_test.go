@@ -21,14 +21,13 @@ import (
 // server is a control plane in memory. What it says reaches the connection that
 // stands; a new connection is told the last state at once, with all bodies.
 type server struct {
-	mu       sync.Mutex
-	last     *v1.Desired
-	changed  chan struct{}
-	down     bool
-	drop     chan struct{} // closed to end the connections
-	conns    []string      // agents
-	reports  []v1.Report
-	attempts int
+	mu      sync.Mutex
+	last    *v1.Desired
+	changed chan struct{}
+	down    bool
+	drop    chan struct{} // closed to end the connections
+	conns   []string      // agents
+	reports []v1.Report
 }
 
 func newServer() *server {
@@ -90,7 +89,6 @@ func (s *server) Desired(ctx context.Context, _, agent string) iter.Seq2[v1.Desi
 func (s *server) Observe(_ context.Context, _ string, r v1.Report) (v1.Acknowledged, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.attempts++
 	if s.down {
 		return v1.Acknowledged{}, errors.New("connection refused")
 	}

@@ -117,11 +117,11 @@ func (a *Agent) check(d v1.Desired) (map[string]json.RawMessage, error) {
 		}
 		last = it.ID
 		if len(it.Body) == 0 {
-			body, ok := a.bodies[it.Digest]
-			if !ok && !it.Delete {
+			if body, ok := a.bodies[it.Digest]; ok {
+				bodies[it.Digest] = body
+			} else if !it.Delete {
 				return nil, fmt.Errorf("the body of %s was never sent", it.ID)
 			}
-			bodies[it.Digest] = body
 			continue
 		}
 		if v1.BodyDigest(it.Body) != it.Digest {

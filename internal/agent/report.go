@@ -3,7 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
-	"reflect"
+	"maps"
 	"time"
 
 	v1 "github.com/droverhq/drover/api/v1"
@@ -21,8 +21,8 @@ func (a *Agent) report(ctx context.Context) {
 	heartbeat := time.NewTimer(a.cfg.Heartbeat)
 	defer heartbeat.Stop()
 	failures, beats := 0, 0
+	beat := false // owed until it has been sent
 	for {
-		beat := false
 		select {
 		case <-ctx.Done():
 			return
@@ -30,6 +30,9 @@ func (a *Agent) report(ctx context.Context) {
 		case <-a.kick:
 		case <-heartbeat.C:
 			beat = true
+			if beats++; beats%fullEvery == 0 {
+				a.tellAll()
+			}
 		}
 		if !beat && !wait(ctx, a.cfg.Coalesce) {
 			return
@@ -37,18 +40,13 @@ func (a *Agent) report(ctx context.Context) {
 		// What was signalled until here is observed below.
 		drain(a.cfg.Runtime.Changed())
 		drain(a.kick)
-		if beat {
-			if beats++; beats%fullEvery == 0 {
-				a.tellAll()
-			}
-		}
 		err := a.send(ctx, beat)
 		if ctx.Err() != nil {
 			return
 		}
 		heartbeat.Reset(a.cfg.Heartbeat)
 		if err == nil {
-			failures = 0
+			failures, beat = 0, false
 			continue
 		}
 		if failures++; failures == 1 {
@@ -94,7 +92,7 @@ func (a *Agent) send(ctx context.Context, beat bool) error {
 	var items []v1.ObservedItem
 	for id, o := range now {
 		// Another ledger must not be told about these instances.
-		if was, ok := a.acked[id]; !frozen && (full || !ok || !reflect.DeepEqual(was, o)) {
+		if was, ok := a.acked[id]; !frozen && (full || !ok || !same(was, o)) {
 			items = append(items, o)
 		}
 	}
@@ -121,6 +119,11 @@ func (a *Agent) send(ctx context.Context, beat bool) error {
 		a.mu.Unlock()
 	}
 	return a.forget(ctx, now)
+}
+
+func same(a, b v1.ObservedItem) bool {
+	return a.Generation == b.Generation && a.State == b.State && a.Message == b.Message &&
+		maps.Equal(a.Versions, b.Versions) && maps.Equal(a.Routes, b.Routes)
 }
 
 func (a *Agent) put(ctx context.Context, r v1.Report) error {

@@ -39,7 +39,8 @@ type Item struct {
 	Body       json.RawMessage
 }
 
-// Observed is one instance as it is.
+// Observed is one instance as it is. Its maps belong to the runtime: they are
+// read, never changed.
 type Observed struct {
 	ID         string
 	Generation int64

@@ -256,9 +256,7 @@ func (in *instance) showReady(rev int64, doc document, port int) {
 func (in *instance) observe() (runtime.Observed, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	o := in.seen
-	o.Versions, o.Routes = maps.Clone(o.Versions), maps.Clone(o.Routes)
-	return o, in.known && !in.dropped
+	return in.seen, in.known && !in.dropped
 }
 
 func (in *instance) wanted() (item, int64) {

@@ -128,7 +128,8 @@ func TestKilledProcessIsStartedAgain(t *testing.T) {
 	defer stop()
 	apply(t, rt, runtime.Item{ID: "a", Generation: 1, Token: 1, Body: doc("a.test", "1", nil)})
 	defer remove(t, rt, "a")
-	pid := get(t, await(t, rt, "a", is(runtime.Ready)).Routes["a.test"], "/pid")
+	before := await(t, rt, "a", is(runtime.Ready))
+	pid := get(t, before.Routes["a.test"], "/pid")
 	n, _ := strconv.Atoi(pid)
 	p, err := os.FindProcess(n)
 	if err != nil {
@@ -137,8 +138,11 @@ func TestKilledProcessIsStartedAgain(t *testing.T) {
 	if err := p.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, rt, "a", func(o runtime.Observed) bool { return o.State == runtime.Installing && o.Message != "" })
-	if got := get(t, await(t, rt, "a", is(runtime.Ready)).Routes["a.test"], "/pid"); got == pid {
+	// It has another port in its new life.
+	after := await(t, rt, "a", func(o runtime.Observed) bool {
+		return o.State == runtime.Ready && o.Routes["a.test"] != before.Routes["a.test"]
+	})
+	if got := get(t, after.Routes["a.test"], "/pid"); got == pid {
 		t.Errorf("process %s answers after it was killed", pid)
 	}
 }

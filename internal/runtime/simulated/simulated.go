@@ -10,9 +10,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -170,7 +168,7 @@ func (r *Runtime) occupy(h *held, takes bool) {
 	h.takes = takes
 }
 
-// Observe implements runtime.Runtime; sorted by id.
+// Observe implements runtime.Runtime; in no order.
 func (r *Runtime) Observe(ctx context.Context) ([]runtime.Observed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -178,12 +176,9 @@ func (r *Runtime) Observe(ctx context.Context) ([]runtime.Observed, error) {
 	r.mu.Lock()
 	seen := make([]runtime.Observed, 0, len(r.items))
 	for _, h := range r.items {
-		o := h.seen
-		o.Versions, o.Routes = maps.Clone(o.Versions), maps.Clone(o.Routes)
-		seen = append(seen, o)
+		seen = append(seen, h.seen)
 	}
 	r.mu.Unlock()
-	slices.SortFunc(seen, func(a, b runtime.Observed) int { return strings.Compare(a.ID, b.ID) })
 	return seen, nil
 }
 
