@@ -45,6 +45,12 @@ func newEnv(parameters schema.Shape) (*expr.Env, error) {
 		"type": {Name: "instance_type", Fields: map[string]expr.Field{
 			"name":        get(expr.String, func(t *Type) any { return t.Name }),
 			"displayName": get(expr.String, func(t *Type) any { return t.DisplayName }),
+			"multiAZ": get(expr.Bool, func(t *Type) any {
+				if t.MultiAZ == nil {
+					return nil // the tenant says: instance.multi_az
+				}
+				return *t.MultiAZ
+			}),
 		}},
 		"size": {Name: "instance_size", Fields: map[string]expr.Field{
 			"name":     get(expr.String, func(s *Size) any { return s.Name }),

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -99,7 +100,7 @@ func (s *Service) WatchDir(ctx context.Context, dir string) error {
 	if err := watcher.Add(dir); err != nil {
 		return fault.New(fault.Invalid, "cannot watch the directory of offerings %s: %w", dir, err)
 	}
-	known := map[string][sha256.Size]byte{}
+	d := directory{path: dir, known: map[string][sha256.Size]byte{}}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -115,21 +116,33 @@ func (s *Service) WatchDir(ctx context.Context, dir string) error {
 			s.Log.WarnContext(ctx, "watch of offerings", "dir", dir, "error", err)
 			timer.Reset(settleTime)
 		case <-timer.C:
-			if !s.scan(ctx, dir, known) {
+			_ = watcher.Add(dir) // again: it may have been replaced; scan tells if it is gone
+			if !s.scan(ctx, &d) {
 				timer.Reset(retryTime)
 			}
 		}
 	}
 }
 
+// directory is what the last scan has seen.
+type directory struct {
+	path  string
+	gone  bool
+	known map[string][sha256.Size]byte
+}
+
 // scan applies what is new since the last scan and reports whether nothing is
 // left to try again.
-func (s *Service) scan(ctx context.Context, dir string, known map[string][sha256.Size]byte) bool {
-	entries, err := os.ReadDir(dir)
+func (s *Service) scan(ctx context.Context, d *directory) bool {
+	entries, err := os.ReadDir(d.path)
 	if err != nil {
-		s.Log.ErrorContext(ctx, "directory of offerings not read; those in force stay", "dir", dir, "error", err)
+		if !d.gone {
+			s.Log.ErrorContext(ctx, "directory of offerings not read; those in force stay", "dir", d.path, "error", err)
+		}
+		d.gone = true
 		return false
 	}
+	d.gone = false
 	done := true
 	present := map[string]bool{}
 	for _, e := range entries {
@@ -137,31 +150,49 @@ func (s *Service) scan(ctx context.Context, dir string, known map[string][sha256
 			continue
 		}
 		present[e.Name()] = true
-		full := filepath.Join(dir, e.Name())
-		data, err := os.ReadFile(full)
+		full := filepath.Join(d.path, e.Name())
+		data, err := readFile(full)
 		if err != nil {
-			s.Log.ErrorContext(ctx, "offering file not read", "file", full, "error", err)
+			s.Log.ErrorContext(ctx, "offering file not read; the last good version stays in force", "file", full, "error", err)
 			continue
 		}
 		sum := sha256.Sum256(data)
-		if known[e.Name()] == sum {
+		if d.known[e.Name()] == sum {
 			continue
 		}
 		err = s.applyFile(ctx, onDisk+full, data, func(ledger.Object, Status) bool { return true })
 		if fault.Is(err, fault.Unavailable) {
 			done = false
 		} else {
-			known[e.Name()] = sum
+			d.known[e.Name()] = sum
 		}
 		if err != nil {
 			s.Log.ErrorContext(ctx, "offering file not applied; the last good version stays in force", "file", full, "error", err)
 		}
 	}
-	for name := range known {
+	for name := range d.known {
 		if !present[name] {
-			delete(known, name)
-			s.Log.WarnContext(ctx, "offering file is gone; the offering stays in force until it is deleted", "file", filepath.Join(dir, name))
+			delete(d.known, name)
+			s.Log.WarnContext(ctx, "offering file is gone; the offering stays in force until it is deleted", "file", filepath.Join(d.path, name))
 		}
 	}
 	return done
+}
+
+// readFile reads just more than an offering can have, and nothing that could
+// block: a pipe may be called x.yaml too.
+func readFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a file")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }

@@ -94,6 +94,7 @@ func (f *file) compile(o *Offering) {
 func (f *file) compileParameters(o *Offering) schema.Shape {
 	at := []any{"spec", "parameters"}
 	open := schema.Shape{Type: "object"}
+	f.keywords(f.root.find(at), at)
 	compiled, err := schema.Compile(o.Spec.Parameters)
 	var problems schema.Problems
 	if errors.As(err, &problems) {

@@ -115,6 +115,7 @@ func TestParseFindsMistakes(t *testing.T) {
 		"HookScheme":     {"a hook that is a file", "https://tea.example.org/prepare", "file:///etc/passwd", "spec.hooks[0].url: must be an address"},
 		"HookTimeout":    {"a hook that may take for ever", "timeout: 2s", "timeout: 2h", "spec.hooks[1].timeout: must be at most 1m"},
 		"Schema":         {"a schema that is none", "type: integer, minimum: 1", "type: intiger, minimum: 1", "22:20: spec.parameters.properties.cups.type: must be array, boolean, integer, null, number, object or string"},
+		"SchemaKeyword":  {"a misspelt keyword, which the standard would ignore", "maxLength: 40", "maxLenght: 40", "24:28: spec.parameters.properties.note.maxLenght: there is no such keyword; did you mean maxLength?"},
 		"SchemaDefault":  {"a default that its schema refuses", "maximum: 12, default: 2", "maximum: 12, default: 20", "spec.parameters.properties.cups.default: must be at most 12"},
 		"SchemaReserved": {"a parameter that every order has", "note: {type: string", "region: {type: string", "spec.parameters.properties.region: every order has this field"},
 		"SchemaType":     {"parameters that are no object", "  parameters:\n    type: object", "  parameters:\n    type: array", "spec.parameters.type: must be object"},

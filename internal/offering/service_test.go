@@ -392,6 +392,16 @@ func TestWatchDir(t *testing.T) {
 	if id := committed(); id != "tea" {
 		t.Errorf("a mended file is applied, got %s", id)
 	}
+	moved := dir + ".moved"
+	if err := os.Rename(dir, moved); err != nil {
+		t.Fatal(err)
+	}
+	if r := logged.next(t); !strings.Contains(r, "not read; those in force stay") || versionOf(t, s.Registry(), "tea") != "2" {
+		t.Errorf("a directory that is gone removes nothing, got %s", r)
+	}
+	if err := os.Rename(moved, dir); err != nil {
+		t.Fatal(err)
+	}
 	cancel()
 	running.Wait()
 
