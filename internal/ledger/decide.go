@@ -12,10 +12,14 @@ import (
 type Decision struct {
 	Outcomes []Outcome // in the order of the sets
 
-	Objects  map[Ref]ObjectWrite
-	Changes  []Change // in order; Seq counts from 1 and is to be moved behind the head
-	Claims   map[Name]Ref
-	Frees    map[Name]bool
+	Objects map[Ref]ObjectWrite
+	Changes []Change // in order; Seq counts from 1 and is to be moved behind the head
+	Claims  map[Name]Ref
+	Frees   map[Name]bool
+	// Passing names were free, then claimed and freed again in this batch. They
+	// must be inserted and removed, so that the constraint sees them: another
+	// replica may have claimed them meanwhile.
+	Passing  map[Name]Ref
 	Counters map[string]int64 // new values
 	Work     map[Ref]WorkRow  // rows to insert or update
 	Done     map[Ref]bool     // rows to remove
@@ -36,7 +40,7 @@ type Outcome struct {
 
 // Empty reports whether there is nothing to write.
 func (d *Decision) Empty() bool {
-	return len(d.Changes) == 0 && len(d.Claims) == 0 && len(d.Frees) == 0 &&
+	return len(d.Changes) == 0 && len(d.Claims) == 0 && len(d.Frees) == 0 && len(d.Passing) == 0 &&
 		len(d.Counters) == 0 && len(d.Work) == 0 && len(d.Done) == 0
 }
 
@@ -48,7 +52,7 @@ func Decide(kinds map[string]Kind, lanes *Lanes, state State, sets []Set) Decisi
 		kinds: kinds, lanes: lanes, now: now, logged: now, state: state,
 		d: Decision{
 			Outcomes: make([]Outcome, len(sets)),
-			Objects:  map[Ref]ObjectWrite{}, Claims: map[Name]Ref{}, Frees: map[Name]bool{},
+			Objects:  map[Ref]ObjectWrite{}, Claims: map[Name]Ref{}, Frees: map[Name]bool{}, Passing: map[Name]Ref{},
 			Counters: map[string]int64{}, Work: map[Ref]WorkRow{}, Done: map[Ref]bool{}, Totals: map[string]int64{},
 		},
 	}
@@ -130,6 +134,7 @@ func (b *batch) apply(s *Set) Result {
 	}
 	for _, c := range s.Claims {
 		delete(b.d.Frees, c.Name)
+		delete(b.d.Passing, c.Name)
 		if b.state.Names[c.Name] != c.Holder {
 			b.d.Claims[c.Name] = c.Holder
 		}
@@ -141,6 +146,8 @@ func (b *batch) apply(s *Set) Result {
 		delete(b.d.Claims, c.Name)
 		if _, stored := b.state.Names[c.Name]; stored {
 			b.d.Frees[c.Name] = true
+		} else {
+			b.d.Passing[c.Name] = c.Holder
 		}
 	}
 	for _, c := range s.Counts {

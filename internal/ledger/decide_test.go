@@ -90,7 +90,7 @@ func (m *memory) decide(sets ...ledger.Set) []ledger.Outcome {
 // checkWrites tests what a store relies on.
 func (m *memory) checkWrites(d ledger.Decision) {
 	m.t.Helper()
-	nothing := len(d.Changes)+len(d.Claims)+len(d.Frees)+len(d.Counters)+len(d.Work)+len(d.Done) == 0
+	nothing := len(d.Changes)+len(d.Claims)+len(d.Frees)+len(d.Passing)+len(d.Counters)+len(d.Work)+len(d.Done) == 0
 	if d.Empty() != nothing || d.Empty() && len(d.Objects)+len(d.Totals) > 0 {
 		m.t.Fatalf("empty is %v of %+v", d.Empty(), d)
 	}
@@ -108,6 +108,11 @@ func (m *memory) checkWrites(d ledger.Decision) {
 	for name, holder := range d.Claims {
 		if m.state.Names[name] == holder {
 			m.t.Fatalf("%v is claimed for %v, who has it", name, holder)
+		}
+	}
+	for name := range d.Passing {
+		if _, held := m.state.Names[name]; held || d.Claims[name] != (ledger.Ref{}) || d.Frees[name] {
+			m.t.Fatalf("%v is only passing, but held, claimed or freed as well", name)
 		}
 	}
 	for ref := range d.Done {

@@ -14,7 +14,9 @@ type Set struct {
 	Puts  []Put
 	// Claims takes names, Frees gives names back that Holder holds. Both by
 	// constraint: two sets can never hold one name. Claiming a name that the
-	// same holder has already is no conflict.
+	// same holder has already is no conflict, and freeing one that it does not
+	// hold does nothing. Whoever frees a name writes its holder in the same set:
+	// that is what keeps a claim and a free of one holder in order.
 	Claims []Claim
 	Frees  []Claim
 	Counts []Count

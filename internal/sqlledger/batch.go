@@ -179,9 +179,16 @@ func (b *batch) statements(d *ledger.Decision, stored map[ledger.Ref]ledger.Work
 	for _, n := range slices.SortedFunc(maps.Keys(d.Frees), compareName) {
 		gone = append(gone, []any{n.Space, n.Name})
 	}
+	var passing [][]any
+	for _, n := range slices.SortedFunc(maps.Keys(d.Passing), compareName) {
+		fresh = append(fresh, []any{n.Space, n.Name, d.Passing[n].Kind, d.Passing[n].ID})
+		passing = append(passing, []any{n.Space, n.Name})
+	}
+	slices.SortFunc(fresh, compareKey)
 	write(remove, nameTable, gone)
 	write(update, nameTable, moved)
 	write(insert, nameTable, fresh)
+	write(remove, nameTable, passing)
 
 	fresh, moved, gone = nil, nil, nil
 	for _, n := range slices.Sorted(maps.Keys(d.Counters)) {

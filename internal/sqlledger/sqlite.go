@@ -362,6 +362,9 @@ func liteError(err error, committing bool) error {
 	}
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
+		if errors.Is(err, sql.ErrConnDone) || err.Error() == "sql: database is closed" { // which has no name of its own
+			return fault.New(fault.Unavailable, "the ledger is closed: %w", err)
+		}
 		return err
 	}
 	switch e.Code() & 0xff {
