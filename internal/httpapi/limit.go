@@ -15,16 +15,13 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 )
 
-// patience is how long a request waits for its turn when all places are taken.
-const patience = 10 * time.Second
-
-// admit bounds the requests that are worked on at once. The others wait, in no
-// particular order, and are told to come again if it takes too long.
+// admit bounds the requests that are worked on at once. The others wait, for as
+// long as a request may take, and are told to come again if that is not enough.
 func (s *server) admit(ctx context.Context) (release func(), err error) {
 	select {
 	case s.inflight <- struct{}{}:
 	default:
-		timer := time.NewTimer(patience)
+		timer := time.NewTimer(s.Timeout)
 		defer timer.Stop()
 		select {
 		case s.inflight <- struct{}{}:

@@ -333,13 +333,19 @@ func TestIncompleteConfig(t *testing.T) {
 }
 
 // TestManyClients: every one of 512 clients at once is answered, over real
-// connections, while the server works on few at a time.
+// connections, also while the server works on few at a time.
 func TestManyClients(t *testing.T) {
+	for _, places := range []int{0, 16} {
+		t.Run(fmt.Sprint(places), func(t *testing.T) { manyClients(t, places) })
+	}
+}
+
+func manyClients(t *testing.T, places int) {
 	const clients = 512
-	r := newRig(t, func(c *httpapi.Config) { c.InFlight = 16 })
+	r := newRig(t, func(c *httpapi.Config) { c.InFlight = places })
 	server := httptest.NewServer(r)
 	t.Cleanup(server.Close)
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: time.Minute}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}, Timeout: 2 * time.Minute}
 	t.Cleanup(client.CloseIdleConnections)
 	alice := r.user(t, "alice", "acme")
 	ask := func(method, path, body string) (int, error) {
