@@ -28,8 +28,10 @@ func offeringBase(spec offering.Spec) string {
 
 func offeringDocument(spec offering.Spec) node {
 	base, kind := offeringBase(spec), requestKind(spec)
-	return document(spec.Names.Kind+" API", spec.API.Version, spec.Description,
-		offeringPaths(spec, base, kind), offeringSchemas(spec, kind))
+	paths, schemas := offeringPaths(spec, base, kind), offeringSchemas(spec, kind)
+	maps.Copy(paths, metricsPaths(spec, base))
+	maps.Copy(schemas, metricsSchemas())
+	return document(spec.Names.Kind+" API", spec.API.Version, spec.Description, paths, schemas)
 }
 
 func offeringPaths(spec offering.Spec, base, kind string) node {
@@ -86,6 +88,47 @@ func offeringPaths(spec offering.Spec, base, kind string) node {
 				Description: "Answers when the wish is written down. Its status then goes deprovision, deleting; after that it is not found.",
 				Answers:     map[int]answerDoc{202: {Text: "Accepted"}}, Errors: []int{103, 7, 11}}.node(),
 		},
+	}
+}
+
+// metricsPaths describes the metrics of an instance.
+func metricsPaths(spec offering.Spec, base string) node {
+	n := spec.Names
+	root := base + "/" + n.Plural + "/{id}/metrics/"
+	id := []any{pathParameter("id", "Id of the "+n.Singular)}
+	filters := queryParameter("filters", "Names of metrics", node{"type": "array", "items": node{"type": "string"}})
+	needed := func(name, description string) node {
+		p := queryParameter(name, description, node{"type": "integer", "minimum": 1})
+		p["required"] = true
+		return p
+	}
+	op := func(o operationDoc) node {
+		o.Tag, o.Errors = "metrics", []int{7, 37}
+		return node{"parameters": id, "get": o.node()}
+	}
+	return node{
+		root + "query": op(operationDoc{ID: "getMetricsByInstantQuery", Summary: "Metrics of the " + n.Singular + " now", Parameters: []node{filters},
+			Answers: map[int]answerDoc{200: {Text: "The metrics", Schema: ref("MetricsInstantQueryList")}}}),
+		root + "query_range": op(operationDoc{ID: "getMetricsByRangeQuery", Summary: "Metrics of the " + n.Singular + " over time",
+			Parameters: []node{needed("duration", "Minutes to look back"), needed("interval", "Seconds between two values"), filters},
+			Answers:    map[int]answerDoc{200: {Text: "The metrics", Schema: ref("MetricsRangeQueryList")}}}),
+		root + "federate": op(operationDoc{ID: "federateMetrics", Summary: "Metrics of the " + n.Singular + " for a Prometheus server",
+			Answers: map[int]answerDoc{200: {Text: "Metrics in Prometheus text format", Schema: node{"type": "string"}, Media: "text/plain"}}}),
+	}
+}
+
+// metricsSchemas describes what the metrics' paths answer.
+func metricsSchemas() node {
+	value := object([]string{"value"}, node{"timestamp": typed("integer", "Milliseconds since 1970"), "value": typed("number", "Its value then")})
+	labels := node{"type": "object", "additionalProperties": node{"type": "string"}}
+	list := func(kind string, item node) node {
+		return object(nil, node{"kind": node{"type": "string", "const": kind}, "id": text("Id of the instance"), "items": node{"type": "array", "items": item}})
+	}
+	instant := node{"metric": labels}
+	maps.Copy(instant, value["properties"].(node))
+	return node{
+		"MetricsInstantQueryList": list("MetricsInstantQueryList", object([]string{"value"}, instant)),
+		"MetricsRangeQueryList":   list("MetricsRangeQueryList", object(nil, node{"metric": labels, "values": node{"type": "array", "items": value}})),
 	}
 }
 

@@ -188,6 +188,12 @@ func TestDocumentsTellTheTruth(t *testing.T) {
 	}
 	var made map[string]any
 	w.want(202, "alice", "POST", "/api/dinosaurs_mgmt/v1/dinosaurs?async=true", `{"name": "rex", "species": "Triceratops"}`, &made)
+	fill := strings.NewReplacer("/dinosaurs/{id}", "/dinosaurs/rex", "/errors/{id}", "/errors/7", "/cloud_providers/{id}", "/cloud_providers/local")
+	for path, verbs := range dino["paths"].(map[string]any) {
+		if verbs.(map[string]any)["get"] != nil {
+			w.want(200, "alice", "GET", fill.Replace(path)+"?duration=5&interval=30", "", nil)
+		}
+	}
 	shown := schemas["DinosaurRequest"].(map[string]any)["properties"].(map[string]any)
 	for field := range made {
 		if shown[field] == nil {
