@@ -24,6 +24,7 @@ const (
 type local struct {
 	Server    string `json:"server"`
 	TokenFile string `json:"token_file"`
+	Routes    string `json:"routes,omitempty"`
 }
 
 func (s *Server) writeAccess(ctx context.Context) error {
@@ -34,7 +35,7 @@ func (s *Server) writeAccess(ctx context.Context) error {
 	if err := writePrivate(filepath.Join(s.cfg.DataDir, tokenFile), []byte(token+"\n")); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(local{Server: s.URL(), TokenFile: tokenFile}, "", "  ")
+	data, err := json.MarshalIndent(local{Server: s.URL(), TokenFile: tokenFile, Routes: s.routes}, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ type Server struct {
 	clusters *cluster.Service
 	loop     *reconcile.Loop
 	handler  http.Handler
+	routes   string // up: where instances are reached, for the command line
 }
 
 // New opens the ledger and puts everything together. Whatever can be wrong with

@@ -40,6 +40,7 @@ func Up(ctx context.Context, c Config) error {
 		s.Close()
 		return err
 	}
+	s.routes = reachable(plane.listener.Addr())
 	fmt.Fprintf(s.cfg.Out, `drover %s serves %s (%s, data in %s)
   instances answer at http://<host>:%s
   try, in another terminal:

@@ -150,28 +150,41 @@ func tail(c v1.Changes, limit int) v1.Changes {
 	return c
 }
 
+// What is remembered to tell causes by what they were; beyond it they are told
+// by their version.
+const (
+	maxSeen = 1000 // objects
+	maxPast = 16   // changes of each
+)
+
 // eventPrinter prints changes in the format asked for.
 type eventPrinter struct {
 	cli    *CLI
 	format string
 	table  *table
-	phases map[string]*v1.Change // the change before, per object
+	seen   map[string][]v1.Change // the changes before, per object
 }
 
 func (e *eventPrinter) add(ch v1.Change) error {
 	if e.format == "json" || e.format == "yaml" {
 		return e.cli.printLine(e.format, ch)
 	}
-	if e.phases == nil {
-		e.phases = map[string]*v1.Change{}
+	if e.seen == nil || len(e.seen) > maxSeen {
+		e.seen = map[string][]v1.Change{}
+	}
+	past := e.seen[ch.Object.ID]
+	var before *v1.Change
+	if n := len(past); n > 0 {
+		before = &past[n-1]
+		past = past[max(0, n-maxPast):]
 	}
 	which := ch.Object.Kind
 	if ch.Object.Resource != "" {
 		which = ch.Object.Resource
 	}
 	e.table.add(strconv.FormatInt(ch.Seq, 10), ch.At.Local().Format("2006-01-02 15:04:05.000"), ch.Actor,
-		which+"/"+label(ch.Object), what(ch, e.phases[ch.Object.ID]), cause(ch, nil))
-	e.phases[ch.Object.ID] = &ch
+		which+"/"+label(ch.Object), what(ch, before), cause(ch, past))
+	e.seen[ch.Object.ID] = append(past, ch)
 	return nil
 }
 

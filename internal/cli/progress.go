@@ -163,13 +163,14 @@ type progress struct {
 func (c *CLI) newProgress(w waiting) *progress {
 	p := &progress{w: w, now: c.now, paint: c.phase}
 	if w.live {
-		p.ticker, p.quit = time.NewTicker(100*time.Millisecond), make(chan struct{})
+		ticker, quit := time.NewTicker(100*time.Millisecond), make(chan struct{})
+		p.ticker, p.quit = ticker, quit
 		go func() {
 			for {
 				select {
-				case <-p.quit:
+				case <-quit:
 					return
-				case <-p.ticker.C:
+				case <-ticker.C:
 					p.mu.Lock()
 					p.draw()
 					p.mu.Unlock()
