@@ -48,7 +48,7 @@ var asked = []string{"name", "cloud_provider", "region", "multi_az", "plan", "id
 // reserved words name what is beside the instances in a path or on the command line.
 var reserved = []string{
 	"offering", "offerings", "instance", "instances", "cluster", "clusters", "operation", "operations",
-	"change", "changes", "event", "events", "token", "tokens", "template", "templates", "environment", "environments",
+	"change", "changes", "event", "events", "watch", "ledger", "whoami", "token", "tokens", "template", "templates", "environment", "environments",
 	"resource", "resources", "deployment", "deployments", "errors", "status", "cloud_providers", "agent-clusters",
 	"openapi", "admin", "instance_types", "service_accounts",
 }
