@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,6 +166,29 @@ func TestEndlessExpressionsDoNotLoad(t *testing.T) {
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "too") {
 		t.Errorf("got %v", err)
 	}
+}
+
+func TestManyRenderAtOnce(t *testing.T) {
+	o := parse(t, teapot(t))
+	var running sync.WaitGroup
+	for i := range 8 {
+		running.Go(func() {
+			name := fmt.Sprintf("pot-%d", i)
+			parameters, err := o.Validate(map[string]any{"note": name})
+			for range 50 {
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var got json.RawMessage
+				got, err = o.Desired(t.Context(), offering.Facts{Name: name, Type: "trial", Size: "x1", Parameters: parameters})
+				if err == nil && strings.Count(string(got), name) != 4 {
+					t.Errorf("each gets its own document, got %s", got)
+				}
+			}
+		})
+	}
+	running.Wait()
 }
 
 func TestBothEncodersAgree(t *testing.T) {
