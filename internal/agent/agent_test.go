@@ -483,3 +483,32 @@ func BenchmarkChange(b *testing.B) {
 		})
 	}
 }
+
+func TestFailedHeartbeatIsOwed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, rt := newServer(), simulated.New(simulated.Config{})
+		_, stop := start(t, s, rt, t.TempDir())
+		defer stop()
+		deaf := func(v bool) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.deaf = v
+		}
+		s.say(desired(1, item("a", 1)))
+		settle(9 * time.Second)
+		deaf(true)
+		before, _ := s.count()
+		settle(2 * time.Second)
+		deaf(false)
+		settle(3 * time.Second)
+		after, _ := s.count()
+		if after != before+1 {
+			t.Errorf("%d reports soon after the server hears again, want the one that failed", after-before)
+		}
+		rt.Set("a", runtime.Ready, "") // a signal without a difference
+		settle(time.Second)
+		if n, _ := s.count(); n != after {
+			t.Error("it reports what the server knows")
+		}
+	})
+}

@@ -25,6 +25,7 @@ type server struct {
 	last    *v1.Desired
 	changed chan struct{}
 	down    bool
+	deaf    bool          // refuses reports, the stream stands
 	drop    chan struct{} // closed to end the connections
 	conns   []string      // agents
 	reports []v1.Report
@@ -89,7 +90,7 @@ func (s *server) Desired(ctx context.Context, _, agent string) iter.Seq2[v1.Desi
 func (s *server) Observe(_ context.Context, _ string, r v1.Report) (v1.Acknowledged, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.down {
+	if s.down || s.deaf {
 		return v1.Acknowledged{}, errors.New("connection refused")
 	}
 	r.Items = slices.Clone(r.Items)
