@@ -57,9 +57,7 @@ type Server struct {
 	Args    []string // more flags
 	Env     []string // more environment
 
-	cmd  *exec.Cmd
-	log  *syncBuffer
-	done chan struct{}
+	process
 }
 
 // Up starts `drover up` in a fresh data directory and waits until it is ready.
@@ -74,8 +72,9 @@ func start(t testing.TB, mode string, args []string) *Server {
 	s.Start(t)
 	t.Cleanup(func() {
 		s.Kill()
+		KillInstances(s.DataDir)
 		if t.Failed() {
-			t.Logf("log of drover %s:\n%s", mode, s.Log())
+			t.Logf("log of drover %s:\n%s", mode, tail(s.Log()))
 		}
 	})
 	return s
@@ -98,19 +97,7 @@ func (s *Server) Launch() error {
 	if s.Mode == "up" {
 		args = append(args, "--routes", s.Routes)
 	}
-	s.log = &syncBuffer{}
-	s.cmd = exec.Command(Binary(), append(args, s.Args...)...)
-	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
-	s.cmd.Env = append(append(os.Environ(), "DROVER_CONFIG="), s.Env...)
-	s.done = make(chan struct{})
-	if err := s.cmd.Start(); err != nil {
-		return err
-	}
-	go func() { // one per start; ends with the process
-		_ = s.cmd.Wait()
-		close(s.done)
-	}()
-	return nil
+	return s.launch(append(args, s.Args...), s.Env)
 }
 
 // Await waits until the API is ready.
@@ -134,33 +121,6 @@ func (s *Server) Await(d time.Duration) error {
 		}
 	}
 }
-
-// Kill ends the process at once, as a power cut would, and waits for its end.
-func (s *Server) Kill() {
-	if s.cmd != nil && s.cmd.Process != nil {
-		_ = s.cmd.Process.Kill()
-		<-s.done
-	}
-}
-
-// Stop asks the process to end and waits.
-func (s *Server) Stop() {
-	_ = s.cmd.Process.Signal(os.Interrupt)
-	select {
-	case <-s.done:
-	case <-time.After(20 * time.Second):
-		s.Kill()
-	}
-}
-
-// Done closes when the process has ended.
-func (s *Server) Done() <-chan struct{} { return s.done }
-
-// PID of the process.
-func (s *Server) PID() int { return s.cmd.Process.Pid }
-
-// Log is what the process has printed so far.
-func (s *Server) Log() string { return s.log.String() }
 
 // URL of the API.
 func (s *Server) URL() string { return "http://" + s.Listen }
@@ -201,6 +161,7 @@ func (s *Server) Client(t testing.TB) *client.Client {
 // Run runs the binary as a client of the server.
 func (s *Server) Run(args ...string) (stdout, stderr string, code int) {
 	cmd := exec.Command(Binary(), append(args, "--data-dir", s.DataDir)...)
+	cmd.Env = append(os.Environ(), "DROVER_CONFIG=")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -221,21 +182,4 @@ func FreeAddress(t testing.TB) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

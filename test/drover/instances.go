@@ -1,17 +1,19 @@
-package fault
+package drover
 
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
-// instances lists the running instances of a data directory, by their working
-// directory, whoever started them.
-func instances(dir string) []int {
-	dir, _ = filepath.EvalSymlinks(dir)
+// Instances lists the processes that run instances for a data directory, by
+// their working directory, whoever started them. It reads /proc.
+func Instances(dir string) []int {
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
 	var pids []int
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -25,14 +27,15 @@ func instances(dir string) []int {
 			pids = append(pids, pid)
 		}
 	}
+	slices.Sort(pids)
 	return pids
 }
 
-func countInstances(dir string) int { return len(instances(dir)) }
-
-// killInstances ends what a test has left running in its own directory.
-func killInstances(dir string) {
-	for _, pid := range instances(dir) {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+// KillInstances ends what a test has left running in its own directory.
+func KillInstances(dir string) {
+	for _, pid := range Instances(dir) {
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = p.Kill()
+		}
 	}
 }
