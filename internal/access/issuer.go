@@ -53,9 +53,11 @@ type Issuer struct {
 	clock           func() time.Time
 	again           *rate.Limiter
 
-	loading sync.Mutex
-	mu      sync.Mutex
+	loading turn
+	mu      sync.Mutex            // of what follows; never held during a read of the store
 	keys    map[string]signingKey // by object id
+	err     error                 // of the last read
+	errAt   time.Time
 	signer  jose.Signer
 	signing string // object id of the signer's key
 }
@@ -68,7 +70,7 @@ func NewIssuer(c IssuerConfig) (*Issuer, error) {
 	i := &Issuer{
 		name: c.Name, adminRole: c.AdminRole, rotate: c.Rotate, maxTTL: c.MaxTTL,
 		store: c.Store, clock: c.Clock, keys: map[string]signingKey{},
-		again: rate.NewLimiter(10, 10),
+		again: rate.NewLimiter(10, 10), loading: newTurn(),
 	}
 	if i.name == "" {
 		i.name = "drover"

@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"sync"
@@ -208,8 +209,45 @@ func TestIssuerWithoutStore(t *testing.T) {
 	if _, err := fresh.Authenticate(t.Context(), token); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("without keys nothing can be said about a token, got %v", err)
 	}
+	reads := s.lists
+	for range 100 {
+		if _, err := fresh.Authenticate(t.Context(), token); !fault.Is(err, fault.Unavailable) {
+			t.Fatalf("the store is still away, got %v", err)
+		}
+	}
+	if n := s.lists - reads; n > 0 {
+		t.Errorf("%d callers asked again in the same second", n)
+	}
+	s.away = nil
+	c.forward(time.Second)
+	if _, err := fresh.Authenticate(t.Context(), token); err != nil {
+		t.Errorf("the store is back: %v", err)
+	}
+	s.away = fault.New(fault.Unavailable, "the store is away")
 	c.forward(40 * day)
 	if _, _, err := i.Issue(t.Context(), access.Claims{User: "alice"}, time.Hour); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a new key cannot be made, got %v", err)
+	}
+}
+
+func TestImpatientCallers(t *testing.T) {
+	s, c := newStore(), newClock()
+	i, _ := replica(t, s, c)
+	blocked, leave := make(chan struct{}), make(chan struct{})
+	s.before = func() { close(blocked); <-leave }
+	done := make(chan error)
+	go func() {
+		_, _, err := i.Issue(t.Context(), access.Claims{User: "alice"}, time.Hour)
+		done <- err
+	}()
+	<-blocked
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := i.Issue(ctx, access.Claims{User: "bob"}, time.Hour); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("who stops waiting for a key gets %v", err)
+	}
+	close(leave)
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

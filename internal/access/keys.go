@@ -29,14 +29,14 @@ type keys struct {
 	clock func() time.Time
 	again *rate.Limiter
 
-	loading sync.Mutex
+	loading turn
 	mu      sync.Mutex // of what follows; never held during a request
 	list    []jose.JSONWebKey
 	err     error // of the last read
 }
 
 func newKeys(o OIDC, client *http.Client, clock func() time.Time) (*keys, error) {
-	k := &keys{clock: clock, again: rate.NewLimiter(rate.Every(10*time.Second), 3)}
+	k := &keys{clock: clock, loading: newTurn(), again: rate.NewLimiter(rate.Every(10*time.Second), 3)}
 	switch {
 	case o.JWKSFile != "":
 		data, err := os.ReadFile(o.JWKSFile)
@@ -143,8 +143,10 @@ func (k *keys) now() ([]jose.JSONWebKey, error) {
 // refresh reads the keys again unless another caller just did. One caller's
 // impatience does not spoil the answer for the others.
 func (k *keys) refresh(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
-	k.loading.Lock()
-	defer k.loading.Unlock()
+	if err := k.loading.take(ctx); err != nil {
+		return nil, err
+	}
+	defer k.loading.give()
 	list, err := k.now()
 	if known(list, id) || !k.again.AllowN(k.clock(), 1) {
 		return list, err
@@ -181,3 +183,19 @@ func known(list []jose.JSONWebKey, id string) bool {
 	}
 	return false
 }
+
+// turn is a lock that one can stop waiting for.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.Unavailable, "gave up waiting for signing keys: %w", context.Cause(ctx))
+	}
+}
+
+func (t turn) give() { <-t }

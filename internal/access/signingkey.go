@@ -49,8 +49,10 @@ func (i *Issuer) signerNow(ctx context.Context) (jose.Signer, error) {
 	if signer != nil && id == keyID(period) {
 		return signer, nil
 	}
-	i.loading.Lock()
-	defer i.loading.Unlock()
+	if err := i.loading.take(ctx); err != nil {
+		return nil, err
+	}
+	defer i.loading.give()
 	if err := i.load(ctx); err != nil {
 		return nil, err
 	}
@@ -152,33 +154,61 @@ func (i *Issuer) open(ctx context.Context, key signingKey) (jose.Signer, error) 
 	return signer, nil
 }
 
-// load reads all keys. There is one per period and a token's life spans only a
-// few, so a page holds them.
+// sulk is how long a failed read answers for the next ones: while the store is
+// away, callers must not queue up to find that out one after the other.
+const sulk = time.Second
+
+// load reads all keys; the caller has the turn.
 func (i *Issuer) load(ctx context.Context) error {
+	i.mu.Lock()
+	err, since := i.err, i.clock().Sub(i.errAt)
+	i.mu.Unlock()
+	if err != nil && since >= 0 && since < sulk {
+		return err
+	}
+	keys, err := i.read(ctx)
+	if err != nil && ctx.Err() != nil {
+		return err // one caller left; that says nothing to the others
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.err, i.errAt = err, i.clock(); err == nil {
+		i.keys = keys
+	}
+	return err
+}
+
+// read fetches the keys. There is one per period and a token's life spans only
+// a few, so a page holds them.
+func (i *Issuer) read(ctx context.Context) (map[string]signingKey, error) {
 	objects, err := i.store.List(ctx, ledger.Query{Kind: SigningKey.Name, Order: []ledger.Order{{Column: "created", Desc: true}}, Limit: 1000})
 	if err != nil {
-		return fmt.Errorf("cannot read the signing keys: %w", err)
+		return nil, fmt.Errorf("cannot read the signing keys: %w", err)
 	}
 	keys := make(map[string]signingKey, len(objects))
 	for _, o := range objects {
 		var k signingKey
 		if err := json.Unmarshal(o.Spec, &k); err != nil {
-			return fault.New(fault.Internal, "signing key %s is damaged: %w", o.ID, err)
+			return nil, fault.New(fault.Internal, "signing key %s is damaged: %w", o.ID, err)
 		}
 		keys[o.ID] = k
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.keys = keys
-	return nil
+	return keys, nil
 }
 
 // reload reads the keys again if none has this key id.
 func (i *Issuer) reload(ctx context.Context, id string) error {
-	i.loading.Lock()
-	defer i.loading.Unlock()
-	if known(i.public(), id) || !i.again.AllowN(i.clock(), 1) {
+	if err := i.loading.take(ctx); err != nil {
+		return err
+	}
+	defer i.loading.give()
+	if known(i.public(), id) {
 		return nil
+	}
+	if !i.again.AllowN(i.clock(), 1) {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		return i.err
 	}
 	return i.load(ctx)
 }

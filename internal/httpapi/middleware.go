@@ -101,10 +101,18 @@ func (s *server) serve(mux *http.ServeMux, w *response, r *http.Request, t *trac
 		return
 	}
 	defer release()
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	timer := time.AfterFunc(s.Timeout, func() {
+		cancel(fault.New(fault.Unavailable, "the request took too long"))
+	})
+	defer timer.Stop()
+	t.stream = func() { timer.Stop(); release() }
 	// A client that sends or takes its bytes too slowly is cut off as well.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(s.Timeout)) // a test's recorder knows none
 	_ = control.SetWriteDeadline(time.Now().Add(2 * s.Timeout))
+	r = r.WithContext(ctx)
 	who, err := s.authenticate(r, t)
 	t.user = who.Actor()
 	if limited := s.limits.take(w, r, who); limited != nil {
@@ -114,14 +122,7 @@ func (s *server) serve(mux *http.ServeMux, w *response, r *http.Request, t *trac
 		s.fail(w, r, err)
 		return
 	}
-	ctx, cancel := context.WithCancelCause(access.With(r.Context(), who))
-	defer cancel(nil)
-	timer := time.AfterFunc(s.Timeout, func() {
-		cancel(fault.New(fault.Unavailable, "the request took too long"))
-	})
-	defer timer.Stop()
-	t.stream = func() { timer.Stop(); release() }
-	r = r.WithContext(ctx)
+	r = r.WithContext(access.With(ctx, who))
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w, r.Body, s.bodyLimit(r.URL.Path))
 	}
