@@ -196,13 +196,13 @@ func (d *dialect) narrows(s *store, column string, p pattern, fold bool, b *bind
 	return fmt.Sprintf("id IN (SELECT id FROM %s WHERE %s)", s.texts.name, d.matches(column, p, fold, b))
 }
 
-// unordered keeps a planner without statistics from preferring a column's
-// index to one in the wanted order.
-func (d *dialect) unordered(column string) string {
-	if d.name == "lite" {
-		return "+" + column
+// through names the index to use to a planner that has no statistics to choose
+// by; "" leaves it the choice.
+func (d *dialect) through(index string) string {
+	if d.name == "lite" && index != "" {
+		return " INDEXED BY " + index
 	}
-	return column
+	return ""
 }
 
 // now is the time that leases and due times go by: the database's where

@@ -21,6 +21,11 @@ type store struct {
 	scope []string       // the columns that most lists are limited to
 	first int            // position of the first field in table.columns
 	get   string         // reads one object by its id
+
+	// Names of the covering index of the scope, and of the indexes over
+	// everything in the order of a column.
+	cover  string
+	orders map[string]string
 }
 
 // Positions in an object table, in front of the fields.
@@ -120,7 +125,7 @@ func zero(t ledger.Type) string {
 	return "0"
 }
 
-// indexes lists the kind's indexes by name.
+// indexes lists the kind's indexes by name, and remembers the chief ones.
 //
 // Lists are paged within a scope, by any column. One covering index per scope
 // lets any such page, filter and total be answered by reading the scope's
@@ -142,16 +147,17 @@ func (s *store) indexes(d *dialect) map[string]string {
 		}
 	}
 	out := map[string]string{}
-	index := func(key, include []string) {
+	index := func(key, include []string) string {
 		columns := d.covering(key, include)
 		sum := sha256.Sum256([]byte(columns))
 		name := fmt.Sprintf("ix_%s_%x", s.kind.Name, sum[:5])
 		out[name] = fmt.Sprintf("CREATE INDEX IF NOT EXISTS %s ON %s %s WHERE deleted = 0", name, s.table.name, columns)
+		return name
 	}
-	index(append(slices.Clone(scope), "id"), order)
+	s.cover, s.orders = index(append(slices.Clone(scope), "id"), order), map[string]string{}
 	for _, c := range []string{"created", "name"} {
 		index(append(slices.Clone(scope), c, "id"), nil)
-		index([]string{c, "id"}, nil)
+		s.orders[c] = index([]string{c, "id"}, nil)
 	}
 	index([]string{"parent", "id"}, nil)
 	return out

@@ -20,10 +20,8 @@ type translation struct {
 	binder
 	s *store
 	d *dialect
-	// narrow: the scope's index leaves few enough objects to look at each.
+	// narrow: an index leaves few enough objects to look at each.
 	narrow bool
-	// ordered: an index in the order of the page exists.
-	ordered bool
 }
 
 func (l *Ledger) translate(q ledger.Query) (*translation, error) {
@@ -40,7 +38,6 @@ func (l *Ledger) translate(q ledger.Query) (*translation, error) {
 			t.narrow = true
 		}
 	}
-	t.ordered = len(q.Order) == 0 || q.Order[0].Column == "id" || q.Order[0].Column == "created" || q.Order[0].Column == "name"
 	return t, nil
 }
 
@@ -56,11 +53,7 @@ func (t *translation) condition(q ledger.Query) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		column := t.s.column(name)
-		if !t.narrow && t.ordered {
-			column = t.d.unordered(column)
-		}
-		parts = append(parts, column+" = "+t.bind(v))
+		parts = append(parts, t.s.column(name)+" = "+t.bind(v))
 	}
 	if q.AfterID != "" {
 		v, err := constant(ledger.Text, "id", q.AfterID)
@@ -189,6 +182,22 @@ func (t *translation) page(q ledger.Query) (string, error) {
 		}
 	}
 	return fmt.Sprintf("SELECT %s FROM (SELECT %s FROM %s WHERE %s ORDER BY %s%s) AS p JOIN %s AS o ON o.id = p.id ORDER BY %s",
-		t.s.selected(q.Brief, "o."), strings.Join(chosen, ", "), table, where, strings.Join(append(inner, "id"), ", "), bounds,
+		t.s.selected(q.Brief, "o."), strings.Join(chosen, ", "), table+t.d.through(t.index(q)), where, strings.Join(append(inner, "id"), ", "), bounds,
 		table, strings.Join(append(outer, "p.id"), ", ")), nil
+}
+
+// index is the one that a page is best read from, where that is certain: the
+// covering one to filter within a scope, the ordered one to begin a list of
+// everything.
+func (t *translation) index(q ledger.Query) string {
+	if q.Deleted {
+		return "" // the indexes hold what lives
+	}
+	if _, scoped := q.Scope[t.s.scope[0]]; scoped && q.Where != nil {
+		return t.s.cover
+	}
+	if !t.narrow && q.Where == nil && len(q.Order) > 0 {
+		return t.s.orders[q.Order[0].Column]
+	}
+	return ""
 }

@@ -79,7 +79,6 @@ func (l *Ledger) Total(ctx context.Context, q ledger.Query) (int64, error) {
 	case <-ctx.Done():
 		return 0, fault.New(fault.Unavailable, "too many totals are being counted: %w", ctx.Err())
 	}
-	t.ordered = false
 	q.AfterID = ""
 	where, err := t.condition(q)
 	if err != nil {
