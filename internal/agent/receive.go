@@ -70,12 +70,11 @@ func (a *Agent) take(d v1.Desired, first bool) error {
 		a.cfg.Logger.Debug("ignored a desired state that is older than the present one", "seq", d.Seq, "present", a.seq)
 		return nil
 	}
-	if a.frozen != "" {
-		a.cfg.Logger.Info("follows the control plane again", "cluster", a.cfg.Cluster, "epoch", d.Epoch)
-		a.frozen = ""
-	}
+	first = first || a.frozen != ""
+	a.frozen = ""
 	if first {
 		a.full = true
+		a.cfg.Logger.Info("follows the control plane", "cluster", a.cfg.Cluster, "epoch", d.Epoch, "seq", d.Seq, "items", len(d.Items))
 	}
 	changed := first || !a.told
 	a.seq, a.told, a.bodies = d.Seq, true, bodies
