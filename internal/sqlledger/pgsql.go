@@ -1,0 +1,122 @@
+package sqlledger
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/droverhq/drover/internal/fault"
+)
+
+// arrays turns rows into one array per column.
+func arrays(cs []column, rows [][]any) []any {
+	out := make([]any, len(cs))
+	for c := range cs {
+		if cs[c].text {
+			v := make([]string, len(rows))
+			for i, row := range rows {
+				v[i] = row[c].(string)
+			}
+			out[c] = v
+		} else {
+			v := make([]int64, len(rows))
+			for i, row := range rows {
+				v[i] = row[c].(int64)
+			}
+			out[c] = v
+		}
+	}
+	return out
+}
+
+// unnest is the arrays as a table.
+func unnest(cs []column, first int) string {
+	parts := make([]string, len(cs))
+	for i, c := range cs {
+		parts[i] = fmt.Sprintf("$%d::%s", first+i, map[bool]string{true: "text[]", false: "bigint[]"}[c.text])
+	}
+	return "unnest(" + strings.Join(parts, ", ") + ")"
+}
+
+// sql writes the statement that handles all rows at once; op -1 loads and locks
+// them in the order of their keys.
+func (e *pg) sql(k stmtKey) string {
+	if sql, ok := e.texts[k]; ok {
+		return sql
+	}
+	t := k.table
+	key := t.columns[:t.key]
+	into := "INSERT INTO " + t.name + " (" + names(t.columns, "") + ") SELECT * FROM " + unnest(t.columns, 1)
+	conflict := " ON CONFLICT (" + names(key, "") + ") DO UPDATE SET "
+	sql := into
+	switch k.op {
+	case update:
+		sql = "UPDATE " + t.name + " AS t SET " + pairs(t.columns[t.key:], "", "u.", ", ") + " FROM " + unnest(t.columns, 1) +
+			" AS u (" + names(t.columns, "") + ") WHERE " + pairs(key, "t.", "u.", " AND ")
+	case upsert:
+		sql += conflict + pairs(t.columns[t.key:], "", "excluded.", ", ")
+	case add:
+		last := t.columns[len(t.columns)-1].name
+		sql += conflict + last + " = " + t.name + "." + last + " + excluded." + last
+	case remove:
+		sql = "DELETE FROM " + t.name + " AS t USING " + unnest(key, 1) + " AS u (" + names(key, "") + ") WHERE " + pairs(key, "t.", "u.", " AND ")
+	case appendLog:
+		rest := t.columns[2:]
+		sql = "WITH h AS (UPDATE head SET seq = seq + $1, at = greatest(at, $2) RETURNING seq - $1 AS base, at), " +
+			"l AS (INSERT INTO " + t.name + " (seq, at, " + names(rest, "") + ") SELECT h.base + u.n, h.at, " + names(rest, "u.") +
+			" FROM h, " + unnest(rest, 3) + " WITH ORDINALITY AS u (" + names(rest, "") + ", n)) SELECT base FROM h"
+	case -1:
+		sql = "SELECT " + names(t.columns, "t.") + " FROM " + unnest(key, 1) + " WITH ORDINALITY AS u (" + names(key, "") + ", n) JOIN " +
+			t.name + " AS t ON " + pairs(key, "t.", "u.", " AND ") + " ORDER BY u.n FOR UPDATE OF t"
+	}
+	e.texts[k] = sql
+	return sql
+}
+
+// lostConnection reports whether an error says nothing about the statement.
+func lostConnection(err error) bool {
+	if fault.Is(err, fault.Unavailable) {
+		return false
+	}
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return strings.HasPrefix(e.Code, "57P") || strings.HasPrefix(e.Code, "08") || e.Code == "25P03"
+	}
+	var c *pgconn.ConnectError
+	return !errors.As(err, &c)
+}
+
+// pgError gives an error its kind.
+func pgError(err error, committing bool) error {
+	var known *fault.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	away := func(unknown bool) error {
+		f := fault.New(fault.Unavailable, "the database is away: %w", err)
+		if unknown {
+			f = f.Because("outcome-unknown")
+		}
+		return f
+	}
+	var c *pgconn.ConnectError
+	if errors.As(err, &c) {
+		// Its text names user and host; people get those from the configuration.
+		return fault.New(fault.Unavailable, "cannot connect to the database")
+	}
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return away(committing && !pgconn.SafeToRetry(err))
+	}
+	switch {
+	case e.Code == "23505" || e.Code == "40001" || e.Code == "40P01" || e.Code == "55P03":
+		return clash{err}
+	case strings.HasPrefix(e.Code, "57P") || strings.HasPrefix(e.Code, "08") || e.Code == "25P03":
+		return away(committing)
+	case strings.HasPrefix(e.Code, "53") || strings.HasPrefix(e.Code, "57") || strings.HasPrefix(e.Code, "58") || e.Code == "25006":
+		return away(false)
+	}
+	return err
+}
