@@ -1,7 +1,5 @@
 //go:build bench
 
-// Package bench measures the real binary on both databases and prints the table
-// of docs/benchmarks.md. It asserts no times: machines differ.
 package bench
 
 import (
