@@ -13,10 +13,15 @@ import (
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/test/postgres"
 )
 
 func TestInstanceFromOrderToDeletion(t *testing.T) {
-	r := newRig(t)
+	t.Run("sqlite", func(t *testing.T) { orderToDeletion(t, newRig(t)) })
+	t.Run("postgres", func(t *testing.T) { orderToDeletion(t, newRigOn(t, postgres.Database(t))) })
+}
+
+func orderToDeletion(t *testing.T, r *rig) {
 	alice := r.user(t, "alice", "acme")
 	made := r.do(t, alice, "POST", dinosaurs+"?async=true", `{"name":"rex","cloud_provider":"local","region":"local","multi_az":true,"species":"Stegosaurus"}`).ok(202).object()
 	id := made["id"].(string)
@@ -100,7 +105,11 @@ func TestScoping(t *testing.T) {
 }
 
 func TestLists(t *testing.T) {
-	r := newRig(t)
+	t.Run("sqlite", func(t *testing.T) { lists(t, newRig(t)) })
+	t.Run("postgres", func(t *testing.T) { lists(t, newRigOn(t, postgres.Database(t))) })
+}
+
+func lists(t *testing.T, r *rig) {
 	alice := r.user(t, "alice", "acme")
 	for _, name := range []string{"charlie", "alpha", "bravo"} {
 		r.create(t, alice, name)

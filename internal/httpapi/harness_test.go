@@ -44,8 +44,13 @@ type rig struct {
 // newRig starts one; edit may change the configuration.
 func newRig(t testing.TB, edit ...func(*httpapi.Config)) *rig {
 	t.Helper()
+	return newRigOn(t, "sqlite://"+filepath.Join(t.TempDir(), "ledger.db"), edit...)
+}
+
+func newRigOn(t testing.TB, database string, edit ...func(*httpapi.Config)) *rig {
+	t.Helper()
 	store, err := sqlledger.Open(t.Context(), sqlledger.Config{
-		URL: "sqlite://" + filepath.Join(t.TempDir(), "ledger.db"), Key: bytes.Repeat([]byte{7}, ledger.KeySize),
+		URL: database, Key: bytes.Repeat([]byte{7}, ledger.KeySize),
 		Kinds: []ledger.Kind{instance.Kind, operation.Kind, cluster.Kind, access.SigningKey, offering.Kind},
 	})
 	if err != nil {
