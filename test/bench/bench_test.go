@@ -73,6 +73,13 @@ func each(t *testing.T, run func(t *testing.T, e engine)) {
 // simulate runs an agent whose data plane installs at once, until the test ends.
 func simulate(t *testing.T, s *drover.Server, units int64) {
 	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := simulateUntil(ctx, t, s, units)
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+func simulateUntil(ctx context.Context, t *testing.T, s *drover.Server, units int64) (done chan struct{}) {
+	t.Helper()
 	admin := s.Client(t)
 	if _, err := admin.Create(t.Context(), "clusters", v1.CreateCluster{Name: "local", Provider: "local", Region: "local"}); err != nil {
 		t.Fatal(err)
@@ -92,10 +99,9 @@ func simulate(t *testing.T, s *drover.Server, units int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
+	done = make(chan struct{})
 	go func() { defer close(done); _ = a.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	return done
 }
 
 // user is a caller of one organisation.

@@ -1,0 +1,206 @@
+//go:build bench
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/droverhq/drover/internal/app"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/sqlledger"
+	"github.com/droverhq/drover/test/drover"
+)
+
+// many is how many instances are present in the large runs; DROVER_BENCH_ROWS
+// makes them smaller.
+func many() int {
+	if n, err := strconv.Atoi(os.Getenv("DROVER_BENCH_ROWS")); err == nil {
+		return n
+	}
+	return 1_000_000
+}
+
+const largest = 10_000 // instances of the largest organisation; the others share the rest
+
+// seed fills the ledger behind a stopped server with copies of one instance.
+func seed(t *testing.T, s *drover.Server, database string, n int) {
+	t.Helper()
+	ctx := context.Background()
+	key, err := ledger.LoadKey(filepath.Join(s.DataDir, "master.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if database == "" {
+		database = filepath.Join(s.DataDir, "drover.db")
+	}
+	l, err := sqlledger.Open(ctx, sqlledger.Config{URL: database, Kinds: app.Kinds(), Key: key, MaxBatch: 4096, Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	found, err := l.List(ctx, ledger.Query{Kind: instance.Kind.Name, Limit: 1})
+	if err != nil || len(found) == 0 {
+		t.Fatalf("no instance to copy: %v", err)
+	}
+	begin := time.Now()
+	const chunk = 500
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				first := int(next.Add(chunk)) - chunk
+				if first >= n || t.Failed() {
+					return
+				}
+				set := ledger.Set{Actor: "bench", Cause: ledger.BySchedule("seed")}
+				for i := first; i < min(first+chunk, n); i++ {
+					set.Puts = append(set.Puts, ledger.Put{Object: variant(found[0], i), Op: "create"})
+				}
+				if _, err := l.Commit(ctx, set); err != nil {
+					t.Errorf("cannot seed: %v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("seeded %d instances in %s", n, time.Since(begin).Round(time.Second))
+}
+
+var (
+	phasesOf = []string{"ready", "ready", "ready", "ready", "failed", "provisioning", "suspended"}
+	regions  = []string{"us-east-1", "eu-west-1", "ap-south-1", "local"}
+)
+
+func variant(o ledger.Object, i int) ledger.Object {
+	old := o.Name
+	o.ID = ledger.NewID()
+	o.Org = "big"
+	if i >= largest {
+		o.Org = fmt.Sprintf("org-%03d", i%999)
+	}
+	o.Name = fmt.Sprintf("dino-%07d", (i*7919)%10_000_019)
+	o.Owner = fmt.Sprintf("user-%d", i%97)
+	o.Phase = phasesOf[i%len(phasesOf)]
+	o.Parent = ""
+	fields := ledger.Fields{}
+	for k, v := range o.Fields {
+		fields[k] = v
+	}
+	fields["cluster"] = fmt.Sprintf("cluster-%d", i%40)
+	fields["region"] = regions[i%len(regions)]
+	fields["host"] = o.Name + ".example.org"
+	fields["version"] = fmt.Sprintf("1.%d.0", i%9)
+	fields["multi_az"] = i%2 == 0
+	o.Fields = fields
+	o.View = bytes.ReplaceAll(o.View, []byte(old), []byte(o.Name))
+	return o
+}
+
+func TestMillion(t *testing.T) {
+	n := many()
+	each(t, func(t *testing.T, e engine) {
+		args := e.args(t)
+		database := ""
+		if len(args) > 0 {
+			database = args[1]
+		}
+		s := drover.Serve(t, args...)
+		stop := simulateFor(t, s)
+		u := user(t, s, "alice", "acme")
+		load(t, s.PID(), 8, time.Minute, 1000, func(i int64) (int, error) { return create(u, fmt.Sprintf("seed-%d", i)) })
+		few := load(t, s.PID(), 8, 10*time.Second, 0, func(i int64) (int, error) { return create(u, fmt.Sprintf("few-%d", i)) })
+		stop()
+		s.Stop()
+		seed(t, s, database, n)
+
+		s.Start(t)
+		u = user(t, s, "alice", "acme")
+		lots := load(t, s.PID(), 8, 10*time.Second, 0, func(i int64) (int, error) { return create(u, fmt.Sprintf("lots-%d", i)) })
+		report(fmt.Sprintf("cost of a create with %d rows against 1,000", n), e.name,
+			fmt.Sprintf("%.2f x (%.0f/s against %.0f/s)", few.perSecond()/lots.perSecond(), lots.perSecond(), few.perSecond()), "<= 1.3 x")
+
+		big := user(t, s, "user-5", "big")
+		pages(t, e, s, big, n)
+
+		s.Kill()
+		began := time.Now()
+		if err := s.Launch(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Await(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		u = user(t, s, "alice", "acme")
+		p := watch(t, s)
+		if status, err := create(u, "again"); err != nil || status != 202 {
+			t.Fatalf("create after restart: %d %v", status, err)
+		}
+		p.await(t, "preparing", 1, time.Minute)
+		report(fmt.Sprintf("kill -9 and restart with %d instances until it reacts to a new create", n), e.name,
+			time.Since(began).Round(time.Millisecond).String(), "< 1 s (100,000)")
+	})
+}
+
+// simulateFor runs a simulated data plane until stop, so that the cluster is known as ready.
+func simulateFor(t *testing.T, s *drover.Server) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := simulateUntil(ctx, t, s, 10_000_000)
+	return func() { cancel(); <-done }
+}
+
+// pages asks for first pages with every search and order that the API allows.
+func pages(t *testing.T, e engine, s *drover.Server, c *caller, n int) {
+	searches := []string{"", "name = dino-0000001", "name LIKE %77%", "name ILIKE DINO-00%", "region = us-east-1 AND status = ready",
+		"owner = user-5 OR status = failed", "status <> ready", "cloud_provider = nowhere"}
+	orders := []string{"host", "cloud_provider", "cluster_id", "created_at", "href", "id", "instance_type", "multi_az", "name",
+		"organisation_id", "owner", "region", "status", "updated_at", "version"}
+	var took, counted []time.Duration
+	worst := map[string]time.Duration{}
+	for range 3 {
+		for _, search := range searches {
+			for _, order := range orders {
+				q := url.Values{"size": {"100"}, "orderBy": {order + " desc"}}
+				if search != "" {
+					q.Set("search", search)
+				}
+				began := time.Now()
+				status, err := c.do("GET", api+"?"+q.Encode(), "")
+				d := time.Since(began)
+				if err != nil || status != 200 {
+					t.Fatalf("search %q order %q: %d %v", search, order, status, err)
+				}
+				took = append(took, d)
+				if search != "" {
+					counted = append(counted, d)
+				}
+				key := search + " by " + order
+				worst[key] = max(worst[key], d)
+			}
+		}
+	}
+	slices.Sort(took)
+	slices.Sort(counted)
+	slowest := ""
+	for k, d := range worst {
+		if d == took[len(took)-1] {
+			slowest = k
+		}
+	}
+	report(fmt.Sprintf("first page of 100 with its total, any search and orderBy, %d instances, p50 / p99 / max", n), e.name,
+		fmt.Sprintf("%s / %s / %s (%s)", ms(quantile(took, .5)), ms(quantile(took, .99)), ms(took[len(took)-1]), slowest), "page < 50 ms, total < 250 ms")
+}
