@@ -112,6 +112,9 @@ func order(off *offering.Offering, req Create) (Spec, offering.Size, error) {
 	if err != nil {
 		return Spec{}, size, err
 	}
+	if !region.Sells(typ.Name) {
+		return Spec{}, size, fault.New(fault.Invalid, "instance type %q is not sold in region %q", typ.Name, region.Name).Because("type")
+	}
 	version, err := off.Version(req.Version)
 	if err != nil {
 		return Spec{}, size, err
