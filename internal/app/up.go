@@ -41,6 +41,7 @@ func Up(ctx context.Context, c Config) error {
 		return err
 	}
 	s.routes = reachable(plane.listener.Addr())
+	s.routes = reachable(plane.listener.Addr())
 	fmt.Fprintf(s.cfg.Out, `drover %s serves %s (%s, data in %s)
   instances answer at http://<host>:%s
   try, in another terminal:
