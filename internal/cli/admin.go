@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/droverhq/drover/api/client"
 	v1 "github.com/droverhq/drover/api/v1"
 )
 
@@ -51,7 +55,7 @@ func (c *CLI) apply(cmd *cobra.Command, s *session, files []string) error {
 	for i, body := range bodies {
 		o, err := s.Apply(cmd.Context(), body)
 		if err != nil {
-			return fmt.Errorf("%s: %w", files[i], err)
+			return placed(files[i], err)
 		}
 		switch format := output(cmd); format {
 		case "json", "yaml":
@@ -65,6 +69,22 @@ func (c *CLI) apply(cmd *cobra.Command, s *session, files []string) error {
 		}
 	}
 	return nil
+}
+
+// place is where the server found a mistake in what it was sent.
+var place = regexp.MustCompile(`(?m)^request:(\d+:\d+: )`)
+
+// placed names the file that the caller knows in place of the request.
+func placed(file string, err error) error {
+	var answer *client.Error
+	if errors.As(err, &answer) && place.MatchString(answer.Detail.Reason) {
+		told := *answer
+		told.Detail.Reason = place.ReplaceAllStringFunc(answer.Detail.Reason, func(at string) string {
+			return file + strings.TrimPrefix(at, "request")
+		})
+		return &told
+	}
+	return fmt.Errorf("%s: %w", file, err)
 }
 
 func (c *CLI) tokenCommand() *cobra.Command {

@@ -84,7 +84,7 @@ func explain(err error) string {
 	case http.StatusUnauthorized:
 		return text + "\nGive a token with --token or DROVER_TOKEN; beside a local `drover up`, --data-dir finds its token. An admin makes one with `drover token --user NAME --org ORG`."
 	case http.StatusServiceUnavailable:
-		return text + "\nNothing was written. Its /readyz says what is missing; try again in a moment."
+		return text + "\nIts /readyz says what is missing. Look what is there, then try again: a request that was cut off may have been written."
 	case http.StatusTooManyRequests:
 		return text + "\nThe server limits the rate of requests: slow down."
 	}

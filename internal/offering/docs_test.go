@@ -32,7 +32,7 @@ func TestTheGuidesExampleIsAnOffering(t *testing.T) {
 	}
 
 	// The mistake that the guide shows is the one that is reported.
-	_, err = offering.Parse("request", []byte(strings.Replace(example, "name: ${instance.name}", "name: ${instance.nmae}", 1)))
+	_, err = offering.Parse("notice.yaml", []byte(strings.Replace(example, "name: ${instance.name}", "name: ${instance.nmae}", 1)))
 	if err == nil || !strings.Contains(string(page), ": "+err.Error()+"\n") {
 		t.Errorf("the guide shows another message than\n%v", err)
 	}

@@ -1,0 +1,201 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/test/drover"
+	"github.com/droverhq/drover/test/postgres"
+)
+
+// pair is two replicas on one database.
+func pair(t *testing.T) (a, b *drover.Server) {
+	t.Helper()
+	dsn := postgres.Database(t)
+	key := filepath.Join(t.TempDir(), "master.key")
+	a = drover.Serve(t, "--database", dsn, "--master-key-file", key)
+	b = drover.Serve(t, "--database", dsn, "--master-key-file", key)
+	return a, b
+}
+
+func TestReplicas(t *testing.T) {
+	a, b := pair(t)
+	cluster := a.Cluster(t, "edge")
+	ca, cb := a.Client(t), b.Client(t)
+
+	// A token of one is a token of the other.
+	alice := token(t, a, "--user", "alice", "--org", "acme")
+	onB := dial(t, b.URL(), alice)
+	who, err := onB.WhoAmI(context.Background())
+	if err != nil || who.User != "alice" || who.Org != "acme" || who.Admin {
+		t.Fatalf("B takes A's token for %+v: %v", who, err)
+	}
+
+	// A watch on B sees what is written through A, in order.
+	since := head(t, cb).Seq
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	phases := make(chan string, 64)
+	go func() { // ends with ctx
+		defer close(phases)
+		last := int64(since)
+		for c, err := range onB.Watch(ctx, client.WatchOptions{After: since}) {
+			if err != nil {
+				return
+			}
+			if c.Seq <= last {
+				t.Errorf("change %d came after %d", c.Seq, last)
+			}
+			last = c.Seq
+			if c.Object.Name == "rex" {
+				phases <- c.Object.Phase
+			}
+		}
+	}()
+
+	agent := drover.Join(t, b.URL(), "edge", cluster, "--heartbeat", "1s") // it reports to B; its token is A's
+	awaitCluster(t, a, "edge")
+	onA := dial(t, a.URL(), alice)
+	mustOrder(t, onA, "rex")
+	if got := phase(onB, "rex"); got == "" || got[0] == 's' {
+		t.Errorf("B does not know what A acknowledged: %s", got)
+	}
+	awaitPhase(t, onB, "rex", "ready")
+	answers(t, agent, "rex")
+	var seen []string
+	for p := range phases {
+		if len(seen) == 0 || seen[len(seen)-1] != p {
+			seen = append(seen, p)
+		}
+		if p == "ready" {
+			break
+		}
+	}
+	if got := fmt.Sprint(seen); got != "[accepted preparing provisioning ready]" {
+		t.Errorf("the watch on B saw %s", got)
+	}
+
+	// Both serve, B can delete what A made, and A knows.
+	if _, err := onB.Delete(context.Background(), "dinosaurs", "rex"); err != nil {
+		t.Fatal(err)
+	}
+	drover.Until(t, "rex to be gone on A", func() bool { return client.Status(errOf(ca.Get(context.Background(), "dinosaurs", "rex", ""))) == 404 })
+}
+
+func errOf(_ v1.Object, err error) error { return err }
+
+// One replica is killed while clients create on both: whatever was
+// acknowledged comes true.
+func TestReplicaKilledInFlight(t *testing.T) {
+	a, b := pair(t)
+	cluster := a.Cluster(t, "edge")
+	drover.Join(t, b.URL(), "edge", cluster)
+	awaitCluster(t, b, "edge")
+	clients := []*client.Client{a.Client(t), b.Client(t)}
+
+	// 25 clients on either: those of A order one after the other until A is
+	// gone, those of B as often as they are told to.
+	const callers, killAt, most = 25, 10, 40
+	type outcome struct {
+		name string
+		err  error
+		on   int
+	}
+	outcomes := make(chan outcome, 2*callers*most)
+	acknowledged := make(chan struct{}, callers*most)
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for n := range most {
+				name := fmt.Sprintf("a%d-%d", i, n)
+				err := order(clients[0], name)
+				outcomes <- outcome{name, err, 0}
+				if err != nil {
+					return
+				}
+				acknowledged <- struct{}{}
+			}
+		})
+		wg.Go(func() {
+			name := fmt.Sprintf("b%d", i)
+			outcomes <- outcome{name, order(clients[1], name), 1}
+		})
+	}
+	for range killAt {
+		<-acknowledged
+	}
+	a.Kill()
+	wg.Wait()
+	close(outcomes)
+
+	var kept, lost []string
+	for o := range outcomes {
+		switch {
+		case o.err == nil:
+			kept = append(kept, o.name)
+		case o.on == 1:
+			t.Errorf("B refused %s because A died: %v", o.name, o.err)
+		default:
+			lost = append(lost, o.name)
+		}
+	}
+	t.Logf("%d acknowledged, %d without an answer", len(kept), len(lost))
+	if len(kept) < callers+killAt || len(lost) != callers {
+		t.Errorf("%d were acknowledged, %d were not: nothing was in flight", len(kept), len(lost))
+	}
+	for _, name := range kept {
+		awaitPhaseQuietly(t, clients[1], name, "ready")
+	}
+	// What got no answer is there as a whole, and then it becomes ready, or it is not.
+	for _, name := range lost {
+		if _, err := clients[1].Get(context.Background(), "dinosaurs", name, ""); client.Status(err) != 404 {
+			awaitPhaseQuietly(t, clients[1], name, "ready")
+		}
+	}
+}
+
+func awaitPhaseQuietly(t *testing.T, c *client.Client, name, want string) {
+	t.Helper()
+	drover.Until(t, name+" to be "+want, func() bool { return phase(c, name) == want })
+}
+
+// A replica that is asked to stop hands its work back: the other one goes on
+// without waiting for a lease, which is an hour here.
+func TestGracefulStopHandsWorkBack(t *testing.T) {
+	dsn := postgres.Database(t)
+	key := filepath.Join(t.TempDir(), "master.key")
+	args := []string{"--database", dsn, "--master-key-file", key, "--lease", "1h"}
+	a := drover.Serve(t, args...)
+	cluster := a.Cluster(t, "edge")
+	drover.Join(t, a.URL(), "edge", cluster).Stop() // the token works; the data plane comes later
+	c := a.Client(t)
+	const orders = 30
+	var wg sync.WaitGroup
+	for i := range orders {
+		wg.Go(func() {
+			if err := order(c, fmt.Sprintf("d%02d", i)); err != nil {
+				t.Errorf("cannot create: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if code := a.Stop(); code != 0 {
+		t.Errorf("the replica ends with code %d", code)
+	}
+
+	b := drover.Serve(t, args...)
+	cb := b.Client(t)
+	agent := drover.Join(t, b.URL(), "edge", cluster)
+	awaitCluster(t, b, "edge")
+	for i := range orders {
+		awaitPhaseQuietly(t, cb, fmt.Sprintf("d%02d", i), "ready")
+	}
+	if got := len(drover.Instances(agent.DataDir)); got != orders {
+		t.Errorf("%d processes run, not %d", got, orders)
+	}
+}
