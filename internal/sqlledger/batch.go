@@ -45,7 +45,10 @@ func (l *Ledger) attempt(requests []*request) (changes int, err error) {
 	if err := b.load(ctx); err != nil {
 		return 0, err
 	}
-	stored := maps.Clone(b.state.Work)
+	stored := map[ledger.Ref][]any{}
+	for ref, w := range b.state.Work {
+		stored[ref] = b.workRow(w)
+	}
 	b.lease()
 	d := ledger.Decide(l.kinds, &l.lanes, b.state, b.sets)
 	var base logBase
@@ -157,7 +160,7 @@ func (b *batch) load(ctx context.Context) error {
 
 // statements lists the writes in the order in which locks must be taken; the
 // log's head is the last.
-func (b *batch) statements(d *ledger.Decision, stored map[ledger.Ref]ledger.WorkRow, base *logBase) ([]statement, error) {
+func (b *batch) statements(d *ledger.Decision, stored map[ledger.Ref][]any, base *logBase) ([]statement, error) {
 	out, err := b.objects(d)
 	if err != nil {
 		return nil, err
@@ -202,7 +205,7 @@ func (b *batch) statements(d *ledger.Decision, stored map[ledger.Ref]ledger.Work
 	write(update, counterTable, moved)
 	write(insert, counterTable, fresh)
 
-	fresh, moved = nil, nil
+	fresh = nil
 	for ref, w := range d.Work {
 		b.work[ref] = w
 	}
@@ -213,16 +216,19 @@ func (b *batch) statements(d *ledger.Decision, stored map[ledger.Ref]ledger.Work
 		}
 	}
 	slices.SortFunc(gone, compareKey)
+	touched := statement{op: update, table: workTable}
 	for _, ref := range slices.SortedFunc(maps.Keys(b.work), compareRef) {
 		row := b.workRow(b.work[ref])
-		if _, ok := stored[ref]; ok {
-			moved = append(moved, row)
-		} else {
+		if old, ok := stored[ref]; !ok {
 			fresh = append(fresh, row)
+		} else if changed := difference(row, old); changed != 0 {
+			touched.rows, touched.changed = append(touched.rows, row), append(touched.changed, changed)
 		}
 	}
 	write(remove, workTable, gone)
-	write(update, workTable, moved)
+	if len(touched.rows) > 0 {
+		out = append(out, touched)
+	}
 	write(insert, workTable, fresh)
 
 	for _, r := range b.requests {
@@ -282,13 +288,7 @@ func (b *batch) objects(d *ledger.Decision) ([]statement, error) {
 		if err != nil {
 			return nil, err
 		}
-		var changed uint64
-		for i := range row {
-			if row[i] != old[i] {
-				changed |= 1 << i
-			}
-		}
-		moved.rows, moved.changed = append(moved.rows, row), append(moved.changed, changed)
+		moved.rows, moved.changed = append(moved.rows, row), append(moved.changed, difference(row, old))
 		if s.texts != nil {
 			if text := s.textRow(row); !slices.Equal(text, s.textRow(old)) {
 				texts.rows = append(texts.rows, text)
@@ -297,6 +297,17 @@ func (b *batch) objects(d *ledger.Decision) ([]statement, error) {
 	}
 	flush()
 	return out, nil
+}
+
+// difference has a bit for every column in which rows differ.
+func difference(a, b []any) uint64 {
+	var changed uint64
+	for i := range a {
+		if a[i] != b[i] {
+			changed |= 1 << i
+		}
+	}
+	return changed
 }
 
 // answer tells every caller what became of its request.
