@@ -112,3 +112,10 @@ func get(t *testing.T, url string, into any) {
 		t.Fatalf("GET %s: %v", url, err)
 	}
 }
+
+func decode(t *testing.T, a drover.Answer, into any) {
+	t.Helper()
+	if err := json.Unmarshal(a.Body, into); err != nil {
+		t.Fatalf("status %d: %v: %s", a.Status, err, a.Body)
+	}
+}

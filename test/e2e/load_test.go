@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/droverhq/drover/test/drover"
+)
+
+// 512 clients at once: every one is answered, and then the server is as before.
+func TestManyClients(t *testing.T) {
+	const clients, turns = 512, 4
+	s := drover.Serve(t) // no data plane: 512 processes are not what is tried
+	c := s.Client(t)
+	operator := admin(t, s)
+	users := make([]string, 8)
+	for i := range users {
+		users[i] = token(t, s, "--user", fmt.Sprintf("user%d", i), "--org", fmt.Sprintf("org%d", i))
+	}
+	const api = "/api/dinosaurs_mgmt/v1/dinosaurs"
+	requests := func(i, turn int) drover.Request {
+		r := drover.Request{Method: http.MethodGet, Token: users[i%len(users)], Timeout: 90 * time.Second}
+		switch (i + turn) % 6 {
+		case 0, 1:
+			r.Method, r.URL, r.Body = http.MethodPost, api+"?async=true", fmt.Appendf(nil, `{"name":"d%d-%d"}`, i, turn)
+		case 2:
+			r.URL = api + "?search=" + "name+like+%27d%25%27&orderBy=created_at+desc"
+		case 3:
+			r.URL = api + fmt.Sprintf("/d%d-%d", i, turn) // mostly nobody
+		case 4:
+			r.Method, r.URL, r.Body = http.MethodPost, api+"?async=true", []byte(`{"name":`)
+		case 5:
+			r.URL, r.Token = api, "nonsense"
+		}
+		r.URL = s.URL() + r.URL
+		return r
+	}
+
+	var mu sync.Mutex
+	statuses := map[int]int{}
+	acknowledged := 0
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			<-start
+			for turn := range turns {
+				r := requests(i, turn)
+				a, err := drover.Ask(r)
+				mu.Lock()
+				if err != nil {
+					t.Errorf("client %d got no answer: %v", i, err)
+				} else {
+					statuses[a.Status]++
+					if a.Status == http.StatusAccepted {
+						acknowledged++
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	t.Logf("answers: %v", statuses)
+	for status, n := range statuses {
+		switch {
+		case status == 200, status == 202, status == 429, status == 503, status >= 400 && status < 500:
+		default:
+			t.Errorf("%d answers have status %d", n, status)
+		}
+	}
+	if acknowledged == 0 || statuses[200] == 0 || statuses[400] == 0 || statuses[401] == 0 {
+		t.Errorf("the load was not what it should be: %v", statuses)
+	}
+
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		if a := drover.Must(t, drover.Request{Method: http.MethodGet, URL: s.URL() + path}); a.Status != 200 {
+			t.Errorf("%s answers %d: %s", path, a.Status, a.Body)
+		}
+	}
+	// All that was acknowledged is there, and nothing else.
+	var total struct{ Total int }
+	a := drover.Must(t, drover.Request{Method: http.MethodGet, URL: s.URL() + "/api/v1/dinosaurs?size=1", Token: operator})
+	decode(t, a, &total)
+	if total.Total != acknowledged {
+		t.Errorf("%d were acknowledged, %d are there", acknowledged, total.Total)
+	}
+	if code := s.Stop(); code != 0 {
+		t.Errorf("the server ends with code %d", code)
+	}
+	s.Start(t)
+	if got := head(t, c).Seq; got == 0 {
+		t.Error("the log is empty")
+	}
+}
