@@ -43,7 +43,7 @@ type Store struct {
 }
 
 // patience bounds everything that the suite waits for.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // Run checks a store against the whole contract. Its tests run side by side:
 // most of their time they wait for the disk.
