@@ -26,7 +26,7 @@ func BenchmarkBare(b *testing.B) {
 	}
 	// rows calls write with the arguments of each statement for transition n.
 	rows := func(n int64, write func(statement int, args ...any) error) error {
-		id := fmt.Sprintf("%05d", n%1024)
+		id := fmt.Sprintf("%05d", n%committers*16+n/committers%16) // as spread as the callers are
 		status := fmt.Sprintf(`{"step":%d,"conditions":[{"type":"Ready","status":"False","reason":"Working"}]}`, n)
 		view := fmt.Sprintf(`{"id":"%s","kind":"Dinosaur","status":"ready","name":"name-%s","region":"us-east-1","n":%d}`, id, id, n)
 		state := fmt.Sprintf(`{"kind":"thing","id":"%s","org":"org-1","name":"name-%s","phase":"ready","fields":{"offering":"dinosaur","size":3},"generation":1,"version":%d,"spec":{"a": 1},"status":%s,"view":%s}`, id, id, n, status, view)
@@ -41,7 +41,7 @@ func BenchmarkBare(b *testing.B) {
 	seed := func(b *testing.B, url string) {
 		l := open(b, sqlledger.Config{URL: url, Kinds: things})
 		for i := range 1024 {
-			commit(b, l, put(fmt.Sprintf("%05d", i), "org-1", "accepted", 0))
+			commit(b, l, put(fmt.Sprintf("%05d", i), fmt.Sprintf("org-%d", i%50), "accepted", 0))
 		}
 		l.Close()
 	}

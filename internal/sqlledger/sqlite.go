@@ -27,6 +27,7 @@ type lite struct {
 
 	statements map[stmtKey]*sql.Stmt // of conn; the committer's alone
 	sqls       map[string]*sql.Stmt
+	recent     recent
 
 	mu      sync.Mutex
 	queries map[string]*sql.Stmt // of readers
@@ -177,6 +178,12 @@ func (e *lite) loadOne(q query) error {
 		return err
 	}
 	for _, key := range q.keys {
+		if scan := e.recent.get(q.table, key); scan != nil {
+			if err := q.each(scan); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := scanAll(stmt, key, q.each); err != nil {
 			return err
 		}
@@ -212,9 +219,11 @@ func (e *lite) save(_ context.Context, statements []statement, _ bool) error {
 		_, err = stmt.ExecContext(context.Background())
 	}
 	if err != nil {
+		e.recent.forget()
 		return liteError(err, true)
 	}
 	e.open = false
+	e.recent.committed(statements)
 	return nil
 }
 
