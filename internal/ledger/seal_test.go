@@ -1,0 +1,71 @@
+package ledger_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+func TestLoadKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "master.key")
+	key, err := ledger.LoadKey(path)
+	if err != nil || len(key) != ledger.KeySize {
+		t.Fatalf("got a key of %d bytes, %v", len(key), err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the key file has mode %v, %v", info.Mode(), err)
+	}
+	if again, err := ledger.LoadKey(path); err != nil || !bytes.Equal(again, key) {
+		t.Fatalf("the second load gave another key: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("secret-but-wrong"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ledger.LoadKey(path); !fault.Is(err, fault.Invalid) || strings.Contains(err.Error(), "secret-but") {
+		t.Fatalf("a broken key file gave %v", err)
+	}
+}
+
+func TestVault(t *testing.T) {
+	v, err := ledger.NewVault(bytes.Repeat([]byte{1}, ledger.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := ledger.NewVault(bytes.Repeat([]byte{2}, ledger.KeySize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := []byte("the plain text")
+	key, sealed, err := v.LockSecret("id", plain)
+	if err != nil || bytes.Contains(sealed, plain) {
+		t.Fatalf("the secret is not sealed: %v", err)
+	}
+	if got, err := v.UnlockSecret("id", key, sealed); err != nil || !bytes.Equal(got, plain) {
+		t.Fatalf("got %q, %v", got, err)
+	}
+	digest := ledger.Digest(plain)
+	blob := v.LockBlob(digest, plain)
+	for _, c := range []struct {
+		reason string
+		try    func() error
+	}{
+		{"another secret's name", func() error { _, err := v.UnlockSecret("other", key, sealed); return err }},
+		{"another master key", func() error { _, err := other.UnlockSecret("id", key, sealed); return err }},
+		{"a destroyed key", func() error { _, err := v.UnlockSecret("id", make([]byte, len(key)), sealed); return err }},
+		{"damaged data", func() error { _, err := v.UnlockSecret("id", key, sealed[:len(sealed)-1]); return err }},
+		{"another blob's digest", func() error { _, err := v.UnlockBlob(ledger.Digest(nil), blob); return err }},
+		{"another key's token", func() error { return other.Check(v.Token()) }},
+	} {
+		if c.try() == nil {
+			t.Errorf("%s opened it", c.reason)
+		}
+	}
+	if err := v.Check(v.Token()); err != nil {
+		t.Error(err)
+	}
+}
