@@ -3,8 +3,12 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/droverhq/drover/api/client"
@@ -164,36 +168,53 @@ func awaitPhaseQuietly(t *testing.T, c *client.Client, name, want string) {
 	drover.Until(t, name+" to be "+want, func() bool { return phase(c, name) == want })
 }
 
-// A replica that is asked to stop hands its work back: the other one goes on
-// without waiting for a lease, which is an hour here.
+// A replica that is asked to stop in the midst of its work hands it back: the
+// other one goes on without waiting for the lease, which is an hour here.
 func TestGracefulStopHandsWorkBack(t *testing.T) {
-	dsn := postgres.Database(t)
-	key := filepath.Join(t.TempDir(), "master.key")
-	args := []string{"--database", dsn, "--master-key-file", key, "--lease", "1h"}
+	const orders = 10
+	calls := make(chan struct{}, 10*orders)
+	var answer atomic.Bool
+	gate := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only then is the caller's end noticed
+		calls <- struct{}{}
+		if !answer.Load() {
+			<-r.Context().Done() // until the caller goes away
+		}
+	}))
+	t.Cleanup(gate.Close)
+
+	args := []string{"--database", postgres.Database(t), "--master-key-file", filepath.Join(t.TempDir(), "master.key"), "--lease", "1h"}
 	a := drover.Serve(t, args...)
-	cluster := a.Cluster(t, "edge")
-	drover.Join(t, a.URL(), "edge", cluster).Stop() // the token works; the data plane comes later
-	c := a.Client(t)
-	const orders = 30
-	var wg sync.WaitGroup
-	for i := range orders {
-		wg.Go(func() {
-			if err := order(c, fmt.Sprintf("d%02d", i)); err != nil {
-				t.Errorf("cannot create: %v", err)
-			}
-		})
+	text := second(t, "mammoths") + fmt.Sprintf("  hooks:\n    - {phase: preparing, url: %q, timeout: 30s}\n", gate.URL)
+	if _, stderr, code := a.Run("apply", "-f", write(t, filepath.Join(t.TempDir(), "mammoth.yaml"), text)); code != 0 {
+		t.Fatal(stderr)
 	}
-	wg.Wait()
+	agent := drover.Join(t, a.URL(), "edge", a.Cluster(t, "edge"))
+	awaitCluster(t, a, "edge")
+	c := a.Client(t)
+	for i := range orders {
+		if _, err := c.Create(context.Background(), "mammoths", v1.CreateInstance{Name: fmt.Sprintf("m%d", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range orders {
+		<-calls // A has work under way that it cannot finish
+	}
+	b := drover.Serve(t, args...)
+	answer.Store(true)
 	if code := a.Stop(); code != 0 {
 		t.Errorf("the replica ends with code %d", code)
 	}
 
-	b := drover.Serve(t, args...)
+	agent.Kill() // its server is gone; it is given the other one
+	agent.Server = b.URL()
+	agent.Start(t)
 	cb := b.Client(t)
-	agent := drover.Join(t, b.URL(), "edge", cluster)
-	awaitCluster(t, b, "edge")
 	for i := range orders {
-		awaitPhaseQuietly(t, cb, fmt.Sprintf("d%02d", i), "ready")
+		drover.Until(t, "what A gave back", func() bool {
+			o, err := cb.Get(context.Background(), "mammoths", fmt.Sprintf("m%d", i), "")
+			return err == nil && o.Phase == "ready"
+		})
 	}
 	if got := len(drover.Instances(agent.DataDir)); got != orders {
 		t.Errorf("%d processes run, not %d", got, orders)
