@@ -33,8 +33,7 @@ func (g goal) met(o v1.Object) (done bool, err error) {
 	case strings.EqualFold(g.word, "deleted"):
 		return gone, nil
 	case strings.EqualFold(o.Phase, g.word) && !gone:
-		applied, tells := appliedGeneration(o)
-		return !tells || applied >= g.generation, nil
+		return g.generation == 0 || applied(o, g.generation), nil
 	case gone:
 		return false, errors.New("it was deleted")
 	case slices.Contains(leaving, o.Phase):
@@ -48,17 +47,19 @@ func (g goal) met(o v1.Object) (done bool, err error) {
 	return false, nil
 }
 
-// appliedGeneration is the generation that the data plane last reported.
-func appliedGeneration(o v1.Object) (generation int64, tells bool) {
+// applied reports whether the data plane has the generation, and the operation
+// that brought it there has ended. An object that does not tell counts as such.
+func applied(o v1.Object, generation int64) bool {
 	var status struct {
-		Observed *struct {
+		Operation string `json:"operation"`
+		Observed  *struct {
 			Generation int64 `json:"generation"`
 		} `json:"observed"`
 	}
 	if json.Unmarshal(o.Status, &status) != nil || status.Observed == nil {
-		return 0, false
+		return true
 	}
-	return status.Observed.Generation, true
+	return status.Operation == "" && status.Observed.Generation >= generation
 }
 
 // wait follows an object until the goal is met, showing its phases. It reads the

@@ -58,7 +58,9 @@ func Digest(data []byte) string {
 }
 
 // LockBlob encrypts a blob; it opens only under its own digest.
-func (v *Vault) LockBlob(digest string, data []byte) []byte { return lock(v.blob, data, []byte(digest)) }
+func (v *Vault) LockBlob(digest string, data []byte) []byte {
+	return lock(v.blob, data, []byte(digest))
+}
 
 // UnlockBlob decrypts and checks a blob.
 func (v *Vault) UnlockBlob(digest string, sealed []byte) ([]byte, error) {
