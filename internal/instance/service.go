@@ -135,11 +135,6 @@ func order(off *offering.Offering, req Create) (Spec, offering.Size, error) {
 
 // Get returns an instance that the caller may see, by id or by name.
 func (s *Service) Get(ctx context.Context, offeringName, idOrName string) (ledger.Object, error) {
-	in, err := s.find(ctx, offeringName, idOrName)
-	return in.Object, err
-}
-
-func (s *Service) find(ctx context.Context, offeringName, idOrName string) (Instance, error) {
 	who := access.From(ctx)
 	missing := fault.New(fault.NotFound, "%s with id='%s' not found", offeringName, idOrName)
 	o, err := s.store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: idOrName})
@@ -147,15 +142,15 @@ func (s *Service) find(ctx context.Context, offeringName, idOrName string) (Inst
 		o, err = s.byName(ctx, who, offeringName, idOrName)
 	}
 	if fault.Is(err, fault.NotFound) {
-		return Instance{}, missing
+		return ledger.Object{}, missing
 	}
 	if err != nil {
-		return Instance{}, err
+		return ledger.Object{}, err
 	}
 	if o.Fields["offering"] != offeringName || !who.Sees(o.Org, o.Owner) || !o.Deleted.IsZero() {
-		return Instance{}, missing
+		return ledger.Object{}, missing
 	}
-	return Decode(o)
+	return o, nil
 }
 
 // byName finds a live instance by name: by the claim in the caller's own scope,
@@ -300,11 +295,15 @@ func (s *Service) change(ctx context.Context, offeringName, idOrName string,
 	}
 	who := access.From(ctx)
 	for attempt := 0; ; attempt++ {
-		in, err := s.find(ctx, offeringName, idOrName)
+		o, err := s.Get(ctx, offeringName, idOrName)
 		if err != nil {
 			return ledger.Object{}, err
 		}
-		spec := in.Object.Spec
+		in, err := Decode(o)
+		if err != nil {
+			return ledger.Object{}, err
+		}
+		spec := o.Spec
 		verb, err := edit(&in, off, who)
 		if err != nil || verb == "" {
 			return in.Object, err
