@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -67,19 +68,29 @@ func testClock(r *rig) {
 // work: not both may get it.
 func testRenewRace(r *rig) {
 	ledgers := r.replicas(2)
-	for range 25 {
+	for round := range 40 {
 		r.commit(waking(ledger.Wake{Ref: beast("a")}))
 		first := r.one(instant)
 		var mu sync.Mutex
 		var owners []ledger.Work
-		race(ledgers, 6, func(i int, l ledger.Ledger) {
-			if i == 0 {
+		renewed := false
+		race(ledgers, 12, func(i int, l ledger.Ledger) {
+			if i >= 4 { // others keep the store busy, so that renewal and claims come to share a commit
+				if _, err := l.Commit(r.ctx, by(create(ledger.Object{Ref: cage(fmt.Sprintf("%d-%d", round, i))}))); err != nil {
+					r.Errorf("cannot commit: %v", err)
+				}
+				return
+			}
+			if i < 2 { // on either replica
 				lost, err := l.Renew(r.ctx, []ledger.Lease{first.Lease}, time.Hour)
 				if err != nil {
 					r.Errorf("cannot renew: %v", err)
 				} else if !cmp.Equal(lost, []ledger.Lease{first.Lease}) {
 					mu.Lock()
-					owners = append(owners, first)
+					if !renewed {
+						owners = append(owners, first)
+					}
+					renewed = true
 					mu.Unlock()
 				}
 				return

@@ -151,3 +151,32 @@ func testCounterRace(r *rig) {
 		r.Fatalf("%d objects were written, want %d", got, bound)
 	}
 }
+
+// testNamePassing claims and frees a name in one set, while another replica
+// claims it for good. If both are accepted, the first must be the earlier one.
+func testNamePassing(r *rig) {
+	ledgers := r.replicas(2)
+	for round := range 40 {
+		name := ledger.Name{Space: "host", Name: fmt.Sprint(round)}
+		var seqs [2]int64
+		race(ledgers, 2, func(i int, l ledger.Ledger) {
+			ref := beast(fmt.Sprintf("%d-%d", round, i))
+			set := by(create(ledger.Object{Ref: ref}))
+			set.Claims = []ledger.Claim{{Name: name, Holder: ref}}
+			if i == 0 {
+				set.Frees = set.Claims
+			}
+			res, err := l.Commit(r.ctx, set)
+			if err != nil && fault.Reason(err) != "name-taken" {
+				r.Errorf("got %v, want a taken name at worst", err)
+			}
+			seqs[i] = res.Seq
+		})
+		if seqs[1] == 0 {
+			r.Fatal("nobody holds the name, and still it was taken")
+		}
+		if seqs[0] > seqs[1] {
+			r.Fatalf("change %d claimed a name for a moment that change %d holds", seqs[0], seqs[1])
+		}
+	}
+}

@@ -61,6 +61,7 @@ func Run(t *testing.T, open Open) {
 		{"FailsAlone", testFailsAlone},
 		{"Names", testNames},
 		{"NameRace", testNameRace},
+		{"NamePassing", testNamePassing},
 		{"Counters", testCounters},
 		{"CounterRace", testCounterRace},
 		{"SoftDelete", testSoftDelete},
