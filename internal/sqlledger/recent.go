@@ -82,8 +82,10 @@ func (r *recent) put(t *table, row []any) {
 	if r.rows[t] == nil {
 		r.rows[t] = map[string][]any{}
 	}
+	if _, known := r.rows[t][key]; !known {
+		r.n++ // what is removed still counts: the bound is rough
+	}
 	r.rows[t][key] = row
-	r.n++
 }
 
 // forget is for when the file may differ from what is remembered.
