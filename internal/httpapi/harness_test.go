@@ -74,7 +74,7 @@ func newRigOn(t testing.TB, database string, edit ...func(*httpapi.Config)) *rig
 	c := httpapi.Config{
 		Ledger: r.ledger, Feed: ledger.NewFeed(r.ledger), Offerings: r.shelf, Instances: r.instances, Clusters: r.clusters,
 		Authenticator: auth, Issuer: r.issuer, Metrics: r.metrics,
-		Log: slog.New(slog.NewTextHandler(r.logs, nil)),
+		Log: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	for _, e := range edit {
 		e(&c)

@@ -240,10 +240,17 @@ func cors(w http.ResponseWriter, r *http.Request) (done bool) {
 }
 
 // report writes the request into log and metrics. Queries are left out of both:
-// a client may have put into one what belongs into a header.
+// a client may have put into one what belongs into a header. What went well and
+// changed nothing that a user wants is only said on level debug.
 func (s *server) report(r *http.Request, t *trace, w *response, took time.Duration) {
 	s.meters.observe(r.Method, t.route, w.status, took)
 	level := slog.LevelInfo
+	if t.err == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead || strings.HasPrefix(t.user, "agent:")) {
+		level = slog.LevelDebug
+	}
+	if !s.Log.Enabled(r.Context(), level) {
+		return
+	}
 	attrs := []slog.Attr{
 		slog.String("request", t.id), slog.String("method", printable(r.Method, 16)), slog.String("path", printable(r.URL.Path, 256)),
 		slog.Int("status", w.status), slog.Duration("took", took), slog.String("user", t.user),
