@@ -73,8 +73,8 @@ func (f *Feed) advance(changes []Change, head int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ring = append(f.ring, changes...)
-	if extra := len(f.ring) - feedRing; extra > 0 {
-		f.ring = append(f.ring[:0:0], f.ring[extra:]...)
+	if len(f.ring) > 2*feedRing { // seldom, and into new memory: readers have parts of the old
+		f.ring = append(f.ring[:0:0], f.ring[len(f.ring)-feedRing:]...)
 	}
 	f.head = head
 	close(f.moved)
