@@ -53,8 +53,11 @@ func (p *process) Stop() int {
 	case <-time.After(20 * time.Second):
 		p.Kill()
 	}
-	return p.cmd.ProcessState.ExitCode()
+	return p.ExitCode()
 }
+
+// ExitCode of the process that has ended; -1 where a signal ended it.
+func (p *process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
 // Done closes when the process has ended.
 func (p *process) Done() <-chan struct{} { return p.done }
