@@ -36,18 +36,18 @@ type Transition struct {
 // docs/states.md is drawn from it.
 var Transitions = []Transition{
 	{Accepted, Preparing, "worker", "a data plane with room was found and its units are reserved"},
-	{Accepted, Failed, "worker", "no data plane had room for an hour"},
+	{Accepted, Failed, "worker", "no data plane had room for an hour, or a hook refused"},
 	{Preparing, Provisioning, "worker", "hooks have answered and the data plane's document is made"},
 	{Preparing, Failed, "worker", "a hook refused, or could not be reached for five minutes"},
 	{Provisioning, Ready, "agent", "the agent reports ready for the wanted generation"},
-	{Provisioning, Failed, "agent", "the agent reports an error"},
-	{Ready, Failed, "agent", "the agent reports an error"},
+	{Provisioning, Failed, "agent", "the agent reports an error, or a hook refused"},
+	{Ready, Failed, "agent", "the agent reports an error, or a hook refused"},
 	{Ready, Suspending, "user", "an operator suspends it"},
-	{Failed, Ready, "agent", "the agent reports ready again"},
+	{Failed, Ready, "agent", "the agent reports ready again, unless a hook refused what is wanted"},
 	{Suspending, Suspended, "agent", "the agent reports suspended"},
 	{Suspended, Resuming, "user", "an operator resumes it"},
 	{Resuming, Ready, "agent", "the agent reports ready"},
-	{Resuming, Failed, "agent", "the agent reports an error"},
+	{Resuming, Failed, "agent", "the agent reports an error, or a hook refused"},
 	{Accepted, Deprovision, "user", "deleted, or past its lifespan"},
 	{Preparing, Deprovision, "user", "deleted, or past its lifespan"},
 	{Provisioning, Deprovision, "user", "deleted, or past its lifespan"},
@@ -110,7 +110,8 @@ type Status struct {
 	Expires   time.Time `json:"expires,omitzero"`
 	Operation string    `json:"operation,omitempty"` // the running one
 	Routes    []Route   `json:"routes,omitempty"`
-	Hooked    []string  `json:"hooked,omitempty"` // phases whose hooks have answered
+	Hooked    []string  `json:"hooked,omitempty"`  // phases whose hooks have answered since they were entered
+	Refused   int64     `json:"refused,omitempty"` // the generation that a hook has refused
 
 	Cluster   string   `json:"cluster,omitempty"`
 	Units     int64    `json:"units,omitempty"`    // reserved on the cluster

@@ -26,7 +26,7 @@ import (
 // the test's hands: workers that crash, stall and come back, an agent that is
 // late, silent or talks nonsense, a process that dies between any two steps.
 type world struct {
-	t        *rapid.T
+	t        judge
 	dir      string
 	clock    time.Time
 	ledger   *sqlledger.Ledger
@@ -34,6 +34,7 @@ type world struct {
 	service  *instance.Service
 	clusters *cluster.Service
 	worker   *instance.Reconciler
+	hooks    instance.Hooks // default: they agree to everything
 
 	stalled  []ledger.Work            // claimed by workers that have not come back
 	plane    map[string]instance.Item // what the data plane runs
@@ -41,6 +42,13 @@ type world struct {
 	past     []instance.Observation   // what it once said, for late reports
 	ordered  map[string]bool          // ids of acknowledged creations
 	unwanted map[string]bool          // ids of acknowledged deletions
+}
+
+// judge ends a test: of one case, or of one run of a property.
+type judge interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
 }
 
 const capacity = 3
@@ -65,9 +73,12 @@ func (w *world) open() {
 		w.t.Fatal(err)
 	}
 	w.ledger = l
+	if w.hooks == nil {
+		w.hooks = silentHooks{}
+	}
 	w.service = instance.NewService(l, w.registry)
 	w.clusters = cluster.NewService(l)
-	w.worker = instance.NewReconciler(l, w.registry, w.clusters, silentHooks{})
+	w.worker = instance.NewReconciler(l, w.registry, w.clusters, w.hooks)
 	w.service.SetClock(func() time.Time { return w.clock })
 	w.worker.SetClock(func() time.Time { return w.clock })
 }
@@ -235,7 +246,8 @@ func (w *world) converged() bool {
 	return waiting == 0 || free == capacity
 }
 
-func TestAnyInterleavingConverges(t *testing.T) {
+func dinosaur(t *testing.T) *offering.Offering {
+	t.Helper()
 	source, err := os.ReadFile("../../offerings/dinosaur.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -244,21 +256,31 @@ func TestAnyInterleavingConverges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return off
+}
+
+// begin opens the ledger of a world and brings its data plane along.
+func (w *world) begin() {
+	w.clock = start
+	w.plane, w.gone = map[string]instance.Item{}, map[string]bool{}
+	w.ordered, w.unwanted = map[string]bool{}, map[string]bool{}
+	w.open()
+	_, err := w.clusters.Register(context.Background(), "local", cluster.Spec{Provider: "local", Region: "local"})
+	w.must(err)
+	w.must(w.clusters.Report(context.Background(), "local", cluster.Report{Agent: "a", Number: 1, Ready: true, Capacity: capacity}))
+}
+
+func TestAnyInterleavingConverges(t *testing.T) {
+	off := dinosaur(t)
 	registry := offerings{"dinosaur": off}
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "world")
 		if err != nil {
 			rt.Fatal(err)
 		}
-		w := &world{
-			t: rt, dir: dir, clock: start, registry: registry,
-			plane: map[string]instance.Item{}, gone: map[string]bool{}, ordered: map[string]bool{}, unwanted: map[string]bool{},
-		}
-		w.open()
+		w := &world{t: rt, dir: dir, registry: registry}
+		w.begin()
 		defer func() { w.ledger.Close() }()
-		_, err = w.clusters.Register(context.Background(), "local", cluster.Spec{Provider: "local", Region: "local"})
-		w.must(err)
-		w.must(w.clusters.Report(context.Background(), "local", cluster.Report{Agent: "a", Number: 1, Ready: true, Capacity: capacity}))
 		made := 0
 		pick := func(string) bool { return rapid.Bool().Draw(rt, "this") }
 		rt.Repeat(map[string]func(*rapid.T){

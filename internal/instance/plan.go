@@ -80,7 +80,7 @@ func Plan(in Instance, facts Facts, now time.Time) []Action {
 	if expired(in, now) {
 		return []Action{Expire{}}
 	}
-	if facts.Hooks && !in.hooked(in.Phase) && in.Phase != Accepted {
+	if facts.Hooks && !in.hooked(in.Phase) {
 		return []Action{Call{Within: hookWithin(in.Phase)}}
 	}
 	switch in.Phase {
@@ -107,8 +107,8 @@ func Plan(in Instance, facts Facts, now time.Time) []Action {
 
 // planPlaced decides for an instance that a data plane has, or is to have.
 func planPlaced(in Instance, facts Facts, now time.Time) []Action {
-	if in.Phase == Failed && !in.placed() {
-		return nil // nothing that anybody could report on
+	if in.Phase == Failed && !in.placed() { // nothing that anybody could report on
+		return conclude(in, Finish{Phase: operation.Failed, Reason: in.Status.Reason + neverPlaced})
 	}
 	if in.Phase == Provisioning && in.Status.Cluster == "" {
 		return planPlace(in, facts, now, Render{})
@@ -128,6 +128,8 @@ func planPlaced(in Instance, facts Facts, now time.Time) []Action {
 		return nil
 	}
 	switch {
+	case in.Phase == Failed && in.Status.Refused == in.Generation:
+		return nil // the seller's no outlasts the agent's yes; a changed wish is asked about anew
 	case in.Phase == Suspending && state == stateSuspended:
 		return []Action{Move{To: Suspended}, Finish{Phase: operation.Succeeded}}
 	case state == stateError && CanMove(in.Phase, Failed):
@@ -135,10 +137,22 @@ func planPlaced(in Instance, facts Facts, now time.Time) []Action {
 		return []Action{Move{To: Failed, Reason: reason}, Finish{Phase: operation.Failed, Reason: reason}}
 	case state == stateReady && in.Phase != Ready && CanMove(in.Phase, Ready):
 		return []Action{Move{To: Ready}, Finish{Phase: operation.Succeeded}}
-	case state == stateReady && in.Phase == Ready && in.Status.Operation != "":
-		return []Action{Finish{Phase: operation.Succeeded}}
+	case state == stateReady && in.Phase == Ready, state == stateSuspended && in.Phase == Suspended:
+		return conclude(in, Finish{Phase: operation.Succeeded})
+	case state == stateError && in.Phase == Failed:
+		return conclude(in, Finish{Phase: operation.Failed, Reason: failure(message)})
 	}
 	return nil
+}
+
+const neverPlaced = " It never reached a data plane, so there is nothing to change: delete it and order anew."
+
+// conclude ends the running operation, if there is one.
+func conclude(in Instance, with Finish) []Action {
+	if in.Status.Operation == "" {
+		return nil
+	}
+	return []Action{with}
 }
 
 // planPlace picks the first cluster with room and goes on with next.

@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/droverhq/drover/internal/cluster"
@@ -159,6 +160,7 @@ func (r *run) step(ctx context.Context, a Action) error {
 			return reconcile.Terminal(fault.New(fault.Internal, "no move from %s to %s", in.Phase, a.To))
 		}
 		in.Phase, r.op = a.To, a.To
+		in.Status.Hooked = slices.DeleteFunc(in.Status.Hooked, func(p string) bool { return p == a.To })
 		in.Status.Since, in.Status.Reason, in.Status.Message = r.now, a.Reason, ""
 	case Place:
 		in.Status.Cluster, in.Status.Units = a.Cluster, r.facts.Units
@@ -238,6 +240,7 @@ func (r *run) call(ctx context.Context, a Call) error {
 		if err := r.step(ctx, Move{To: Failed, Reason: reason}); err != nil {
 			return err
 		}
+		in.Status.Refused = in.Generation
 		return r.finish(ctx, Finish{Phase: operation.Failed, Reason: reason})
 	}
 	in.Status.Hooked = append(in.Status.Hooked, in.Phase)

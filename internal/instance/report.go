@@ -23,23 +23,30 @@ type Observation struct {
 const (
 	reportWriters = 64 // sets of one report that share commits
 	maxMessage    = 1024
+	noOffering    = "offering"
 )
 
 // Report writes what an agent observed, as far as it is news, and wakes what it
 // is about. An observation that makes no sense (of an instance elsewhere, of a
 // generation that never was, in an unknown state) changes nothing and is
-// returned as refused; the others are not harmed by it.
+// returned as refused; the others are not harmed by it, nor by one that cannot
+// be written now, for which the first error is returned.
 func (s *Service) Report(ctx context.Context, clusterID string, items []Observation) (refused []string, err error) {
-	group, gctx := errgroup.WithContext(ctx)
+	ctx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	var group errgroup.Group
 	group.SetLimit(reportWriters)
 	bad := make([]bool, len(items))
 	for i, item := range items {
 		group.Go(func() error {
-			err := s.observe(gctx, clusterID, item)
-			switch fault.Of(err) {
-			case fault.Invalid, fault.NotFound:
-				bad[i] = err != nil
+			err := s.observe(ctx, clusterID, item)
+			switch kind := fault.Of(err); {
+			case err == nil:
+			case kind == fault.Invalid, kind == fault.NotFound:
+				bad[i] = true
 				return nil
+			case kind == fault.Unavailable && fault.Reason(err) != noOffering:
+				giveUp() // the store is away for all of them
 			}
 			return err
 		})
@@ -82,7 +89,7 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 		}
 		off, ok := s.offerings.Get(in.Spec.Offering)
 		if !ok {
-			return fault.New(fault.Unavailable, "offering %q is not loaded", in.Spec.Offering)
+			return fault.New(fault.Unavailable, "offering %q is not loaded", in.Spec.Offering).Because(noOffering)
 		}
 		in.Status.Observed = seen
 		put, err := encode(ctx, off, &in, "report")

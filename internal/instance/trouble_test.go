@@ -1,0 +1,191 @@
+package instance_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/hook"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
+	"github.com/droverhq/drover/internal/operation"
+)
+
+// refusing answers for a seller's service, and counts the calls per phase.
+type refusing struct {
+	phase string // where it refuses
+	calls map[string]int
+}
+
+func (r *refusing) Call(_ context.Context, c hook.Call) error {
+	r.calls[c.Phase]++
+	if c.Phase == r.phase {
+		return fault.New(fault.Invalid, "the hook of phase %s refused with status 402", c.Phase)
+	}
+	return nil
+}
+
+func newWorld(t *testing.T, hooks instance.Hooks, phases ...string) (*world, *offering.Offering) {
+	t.Helper()
+	off := dinosaur(t)
+	for _, p := range phases {
+		off.Spec.Hooks = append(off.Spec.Hooks, offering.Hook{Phase: p, URL: "http://hooks.example.org/"})
+	}
+	w := &world{t: t, dir: t.TempDir(), registry: offerings{"dinosaur": off}, hooks: hooks}
+	w.begin()
+	t.Cleanup(func() { w.ledger.Close() })
+	return w, off
+}
+
+// rounds lets worker and data plane work until nothing is due, and fails if
+// that never comes.
+func (w *world) rounds() {
+	everything := func(string) bool { return true }
+	for n := 0; ; n++ {
+		work, ok := w.claim()
+		if !ok && n > 0 {
+			w.apply(everything)
+			w.report(everything)
+			if work, ok = w.claim(); !ok {
+				return
+			}
+		}
+		for ok && !w.run(work) {
+			if n++; n > 100 {
+				w.t.Fatal("one object keeps a worker busy for good")
+			}
+		}
+		if n > 100 {
+			w.t.Fatal("there is always something due")
+		}
+	}
+}
+
+func (w *world) one() instance.Instance {
+	all := w.instances(false)
+	if len(all) != 1 {
+		w.t.Fatalf("%d live instances, want one", len(all))
+	}
+	return all[0]
+}
+
+func TestRefusedHooksFailForGood(t *testing.T) {
+	for _, c := range []struct{ phase, reason string }{
+		{instance.Accepted, "refused before anything was reserved"},
+		{instance.Preparing, "refused before a data plane knew of it"},
+		{instance.Provisioning, "the agent's ready must not overrule the seller's no"},
+		{instance.Ready, "the agent's ready, already told, must not start over"},
+	} {
+		t.Run(c.phase, func(t *testing.T) {
+			hooks := &refusing{phase: c.phase, calls: map[string]int{}}
+			w, off := newWorld(t, hooks, c.phase)
+			_, err := w.service.Create(alice, off, instance.Create{Name: "rex"})
+			w.must(err)
+			w.rounds()
+			if in := w.one(); in.Phase != instance.Failed || hooks.calls[c.phase] != 1 {
+				t.Errorf("%s: phase %s after %d calls, want failed after one", c.reason, in.Phase, hooks.calls[c.phase])
+			}
+			hooks.phase = ""
+			w.unwanted[w.one().ID] = true
+			_, err = w.service.Delete(alice, "dinosaur", "rex")
+			w.must(err)
+			w.settle()
+			w.check(nil)
+		})
+	}
+}
+
+func TestHooksAreCalledWheneverAPhaseIsEntered(t *testing.T) {
+	hooks := &refusing{calls: map[string]int{}}
+	w, off := newWorld(t, hooks, instance.Ready)
+	_, err := w.service.Create(alice, off, instance.Create{Name: "rex"})
+	w.must(err)
+	w.rounds()
+	in := w.one()
+	for _, state := range []string{"error", "ready"} {
+		w.send([]instance.Observation{{ID: in.ID, Generation: in.Generation, State: state}})
+		w.rounds()
+	}
+	if in := w.one(); in.Phase != instance.Ready || hooks.calls[instance.Ready] != 2 {
+		t.Errorf("phase %s after %d calls, want ready after two", in.Phase, hooks.calls[instance.Ready])
+	}
+}
+
+// An agent that says "deleted" unasked must not be taken at its word when the
+// deletion is asked for later: what it runs would be forgotten.
+func TestDeletedBeforeItWasAskedDoesNotCount(t *testing.T) {
+	w, off := newWorld(t, nil)
+	o, err := w.service.Create(alice, off, instance.Create{Name: "rex"})
+	w.must(err)
+	w.rounds()
+	w.send([]instance.Observation{{ID: o.ID, Generation: w.one().Generation, State: "deleted"}})
+	w.unwanted[o.ID] = true
+	_, err = w.service.Delete(alice, "dinosaur", "rex")
+	w.must(err)
+	work, _ := w.claim()
+	for !w.run(work) {
+	}
+	if in := w.one(); in.Phase != instance.Deprovision {
+		t.Fatalf("phase %s although the data plane was never asked to remove it", in.Phase)
+	}
+	w.settle()
+	w.check(nil)
+}
+
+// What cannot be read or shown of one instance must not keep the word on
+// others from counting.
+func TestOneBrokenInstanceDoesNotSilenceTheOthers(t *testing.T) {
+	w, off := newWorld(t, nil)
+	var ids []string
+	for _, name := range []string{"a", "b", "c"} {
+		o, err := w.service.Create(alice, off, instance.Create{Name: name})
+		w.must(err)
+		ids = append(ids, o.ID)
+	}
+	for work, ok := w.claim(); ok; work, ok = w.claim() {
+		for !w.run(work) {
+		}
+	}
+	lost := w.instances(false)[0]
+	lost.Object.Spec = []byte(`{"offering":"vanished"}`)
+	_, err := w.ledger.Commit(context.Background(), ledger.Set{Actor: "test", Cause: "test",
+		Puts: []ledger.Put{{Object: lost.Object, Expect: lost.Version, Op: "damage"}}})
+	w.must(err)
+	var items []instance.Observation
+	for _, id := range ids {
+		items = append(items, instance.Observation{ID: id, Generation: 1, State: "ready"})
+	}
+	if _, err := w.service.Report(context.Background(), "local", items); err == nil {
+		t.Error("a report that was not taken whole must say so: the agent tells it again")
+	}
+	for _, in := range w.instances(false) {
+		if in.ID != lost.ID && in.Status.Observed == nil {
+			t.Errorf("the word on %s did not count", in.Name)
+		}
+	}
+}
+
+func TestOperationsEndWithTheLastWord(t *testing.T) {
+	running := func(in *instance.Instance) { in.Status.Operation = "op1" }
+	cases := []struct {
+		reason string
+		in     instance.Instance
+		want   string
+	}{
+		{"an update of a suspended one is done when the agent has it", at(instance.Suspended, placed, seen("suspended", ""), func(in *instance.Instance) { in.Spec.Suspended = true }), operation.Succeeded},
+		{"an update that does not heal a failed one has failed", at(instance.Failed, placed, seen("error", "still broken")), operation.Failed},
+		{"an update of what never reached a data plane has failed", at(instance.Failed, running), operation.Failed},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			actions := instance.Plan(c.in, instance.Facts{Units: 1}, start)
+			if len(actions) != 1 {
+				t.Fatalf("%v, want the end of the operation", actions)
+			}
+			if f, ok := actions[0].(instance.Finish); !ok || f.Phase != c.want || f.Phase == operation.Failed && f.Reason == "" {
+				t.Errorf("%#v, want a finish that says %s", actions[0], c.want)
+			}
+		})
+	}
+}
