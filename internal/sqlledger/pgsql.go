@@ -1,8 +1,10 @@
 package sqlledger
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -88,6 +90,22 @@ func lostConnection(err error) bool {
 	return !errors.As(err, &c)
 }
 
+// unconnected says why, without the host and the rest of the configuration
+// that the driver's own text repeats.
+func unconnected(err error) string {
+	var refusal *pgconn.PgError
+	var network *net.OpError
+	switch {
+	case errors.As(err, &refusal):
+		return refusal.Message
+	case errors.As(err, &network):
+		return network.Err.Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no answer in time"
+	}
+	return "its address, its port or its TLS settings are not those of --database"
+}
+
 // pgError gives an error its kind.
 func pgError(err error, committing bool) error {
 	var known *fault.Error
@@ -103,8 +121,7 @@ func pgError(err error, committing bool) error {
 	}
 	var c *pgconn.ConnectError
 	if errors.As(err, &c) {
-		// Its text names user and host; people get those from the configuration.
-		return fault.New(fault.Unavailable, "cannot connect to the database")
+		return fault.New(fault.Unavailable, "cannot connect to the database: %s", unconnected(err))
 	}
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
