@@ -16,34 +16,37 @@ import (
 )
 
 func TestSQLiteKeepsTheContract(t *testing.T) {
-	ledgertest.Run(t, func(t testing.TB, kinds []ledger.Kind) ledgertest.Store {
-		path := filepath.Join(t.TempDir(), "ledger.db")
-		var mu sync.Mutex
-		var l *sqlledger.Ledger
-		var shift atomic.Int64
-		now := func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
-		handle := func(t testing.TB) ledger.Ledger {
+	ledgertest.Run(t, sqliteStore)
+	ledgertest.RunLocal(t, sqliteStore)
+}
+
+func sqliteStore(t testing.TB, kinds []ledger.Kind) ledgertest.Store {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	var mu sync.Mutex
+	var l *sqlledger.Ledger
+	var shift atomic.Int64
+	now := func() time.Time { return time.Now().Add(time.Duration(shift.Load())) }
+	handle := func(t testing.TB) ledger.Ledger {
+		mu.Lock()
+		defer mu.Unlock()
+		if l == nil {
+			l = open(t, sqlledger.Config{URL: path, Kinds: kinds, Now: now})
+		}
+		return l
+	}
+	return ledgertest.Store{
+		Replica: handle,
+		Reopen: func(t testing.TB) ledger.Ledger {
 			mu.Lock()
-			defer mu.Unlock()
-			if l == nil {
-				l = open(t, sqlledger.Config{URL: path, Kinds: kinds, Now: now})
-			}
-			return l
-		}
-		return ledgertest.Store{
-			Replica: handle,
-			Reopen: func(t testing.TB) ledger.Ledger {
-				mu.Lock()
-				l.Close()
-				l = nil
-				mu.Unlock()
-				return handle(t)
-			},
-			Image: func(t testing.TB) ledger.Ledger { return image(t, path, kinds) },
-			Raw:   func(t testing.TB) []byte { return raw(t, path) },
-			Shift: func(d time.Duration) { shift.Add(int64(d)) },
-		}
-	})
+			l.Close()
+			l = nil
+			mu.Unlock()
+			return handle(t)
+		},
+		Image: func(t testing.TB) ledger.Ledger { return image(t, path, kinds) },
+		Raw:   func(t testing.TB) []byte { return raw(t, path) },
+		Shift: func(d time.Duration) { shift.Add(int64(d)) },
+	}
 }
 
 // image copies the files as they lie there. An open read transaction keeps the

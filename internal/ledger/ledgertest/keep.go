@@ -142,9 +142,6 @@ func testReopen(r *rig) {
 // testCrashImage copies the store in full flight. The copy must hold everything
 // that was acknowledged before, and nothing that is not a prefix of the log.
 func testCrashImage(r *rig) {
-	if r.store.Image == nil {
-		return // a server's files cannot be copied under it; its crashes are tested where it can be killed
-	}
 	ctx, stop := context.WithCancel(r.ctx)
 	defer stop()
 	var acked atomic.Int64
