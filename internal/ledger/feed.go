@@ -14,14 +14,17 @@ type Feed struct {
 
 	mu    sync.Mutex
 	ring  []Change // the newest changes, dense, oldest first
+	bytes int      // of their documents
 	head  int64    // newest sequence read
 	moved chan struct{}
 }
 
 const (
 	feedRing = 4096
-	feedRead = 1000
-	feedPoll = 2 * time.Second
+	// Objects may have a quarter of a megabyte: the count alone bounds nothing.
+	feedBytes = 32 << 20
+	feedRead  = 1000
+	feedPoll  = 2 * time.Second
 )
 
 // NewFeed makes a feed that starts behind the present head once Run begins.
@@ -73,12 +76,24 @@ func (f *Feed) advance(changes []Change, head int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ring = append(f.ring, changes...)
-	if len(f.ring) > 2*feedRing { // seldom, and into new memory: readers have parts of the old
-		f.ring = append(f.ring[:0:0], f.ring[len(f.ring)-feedRing:]...)
+	for i := range changes {
+		f.bytes += size(&changes[i])
+	}
+	if len(f.ring) > 2*feedRing || f.bytes > 2*feedBytes { // seldom, and into new memory: readers have parts of the old
+		old := 0
+		for ; len(f.ring)-old > feedRing || f.bytes > feedBytes; old++ {
+			f.bytes -= size(&f.ring[old])
+		}
+		f.ring = append(f.ring[:0:0], f.ring[old:]...)
 	}
 	f.head = head
 	close(f.moved)
 	f.moved = make(chan struct{})
+}
+
+// size is what a change keeps in memory, but for what all have alike.
+func size(c *Change) int {
+	return len(c.Object.Spec) + len(c.Object.Status) + len(c.Object.View)
 }
 
 // Next returns the changes after a sequence, waiting until there is one. What

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"regexp"
 	"sync"
@@ -21,12 +22,13 @@ type logFake struct {
 	away  bool
 	reads int
 	hints chan struct{}
+	body  json.RawMessage // of every object that is written
 }
 
 func (l *logFake) write(n int, hint bool) {
 	l.mu.Lock()
 	for range n {
-		l.log = append(l.log, ledger.Change{Seq: int64(len(l.log)) + 1})
+		l.log = append(l.log, ledger.Change{Seq: int64(len(l.log)) + 1, Object: ledger.Object{Spec: l.body}})
 	}
 	l.mu.Unlock()
 	if hint {
@@ -167,6 +169,36 @@ func TestFeedReadsOnceForAll(t *testing.T) {
 		cancel()
 		if _, err := feed.Next(gone, 50); !errors.Is(err, context.Canceled) {
 			t.Errorf("a follower that has left got %v", err)
+		}
+		stop()
+	})
+}
+
+// TestFeedRemembersBytesNotOnlyChanges looks from where followers are served:
+// what the feed has let go comes from the log.
+func TestFeedRemembersBytesNotOnlyChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &logFake{hints: make(chan struct{}, 1), body: make(json.RawMessage, ledger.MaxObject)}
+		feed := ledger.NewFeed(l)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go feed.Run(ctx) //nolint:errcheck // ends with its context
+		synctest.Wait()
+		l.write(2000, true)
+		synctest.Wait()
+		for _, c := range []struct {
+			reason string
+			after  int64
+			reads  int
+		}{
+			{"the newest are remembered", 1950, 0},
+			{"what would take hundreds of megabytes is not", 500, 1},
+		} {
+			before := l.reads
+			changes, err := feed.Next(t.Context(), c.after)
+			if err != nil || changes[0].Seq != c.after+1 || l.reads-before != c.reads {
+				t.Errorf("%s: %d reads of the log, %v", c.reason, l.reads-before, err)
+			}
 		}
 		stop()
 	})

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -125,21 +126,10 @@ func unlock(aead cipher.AEAD, sealed, bind []byte) ([]byte, error) {
 func LoadKey(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		key := make([]byte, KeySize)
-		rand.Read(key) //nolint:errcheck // never fails
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if errors.Is(err, fs.ErrExist) {
-			return LoadKey(path) // another process was first
-		}
-		if err != nil {
+		if err := makeKey(path); err != nil {
 			return nil, fmt.Errorf("cannot create the master key: %w", err)
 		}
-		_, err = f.WriteString(hex.EncodeToString(key) + "\n")
-		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-			os.Remove(path)
-			return nil, fmt.Errorf("cannot write the master key: %w", err)
-		}
-		return key, nil
+		data, err = os.ReadFile(path) // ours, or that of a process that was first
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the master key: %w", err)
@@ -149,4 +139,34 @@ func LoadKey(path string) ([]byte, error) {
 		return nil, fault.New(fault.Invalid, "%s does not hold a master key of %d hexadecimal digits", path, 2*KeySize)
 	}
 	return key, nil
+}
+
+// makeKey writes a new key unless there is one. The file appears whole or not
+// at all: a half-written key would be taken for the real one for ever, and one
+// that a power cut takes back would take all secrets with it.
+func makeKey(path string) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".master-key-*") // readable by its owner alone
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	key := make([]byte, KeySize)
+	rand.Read(key) //nolint:errcheck // never fails
+	_, err = f.WriteString(hex.EncodeToString(key) + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		// No links in this file system: the rename is whole, too, but does not
+		// see who was first.
+		if err := os.Rename(f.Name(), path); err != nil {
+			return err
+		}
+	}
+	if d, err := os.Open(dir); err == nil { // not everywhere can a directory be flushed
+		_ = d.Sync()
+		_ = d.Close()
+	}
+	return nil
 }

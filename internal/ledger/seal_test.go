@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -28,6 +29,33 @@ func TestLoadKey(t *testing.T) {
 	}
 	if _, err := ledger.LoadKey(path); !fault.Is(err, fault.Invalid) || strings.Contains(err.Error(), "secret-but") {
 		t.Fatalf("a broken key file gave %v", err)
+	}
+}
+
+// Replicas that share a volume may start at once: all must get one key, and
+// none may read it half written.
+func TestLoadKeyAtOnce(t *testing.T) {
+	for range 50 {
+		path := filepath.Join(t.TempDir(), "master.key")
+		keys := make([][]byte, 8)
+		var all sync.WaitGroup
+		for i := range keys {
+			all.Go(func() {
+				var err error
+				if keys[i], err = ledger.LoadKey(path); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		for _, k := range keys {
+			if !bytes.Equal(k, keys[0]) {
+				t.Fatal("two of them have different keys")
+			}
+		}
+		if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+			t.Fatalf("%d files are left, %v", len(left), err)
+		}
 	}
 }
 
