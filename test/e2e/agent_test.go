@@ -238,3 +238,34 @@ func TestReportsThatHarmNothing(t *testing.T) {
 		return status == http.StatusOK
 	})
 }
+
+// An instance that dies is started again, and its tenant's route answers again.
+func TestInstanceThatDies(t *testing.T) {
+	s, a := edge(t)
+	c := s.Client(t)
+	mustOrder(t, c, "rex")
+	awaitPhase(t, c, "rex", "ready")
+	for range 2 {
+		before := drover.Instances(a.DataDir)
+		drover.KillInstances(a.DataDir)
+		drover.Until(t, "another process that answers", func() bool {
+			now := drover.Instances(a.DataDir)
+			status, _ := drover.Reach(a.Routes, host("rex"))
+			return len(now) == 1 && now[0] != before[0] && status == http.StatusOK
+		})
+		awaitPhase(t, c, "rex", "ready")
+	}
+
+	// It dies while nobody looks after it: the agent that comes back does.
+	a.Kill()
+	drover.KillInstances(a.DataDir)
+	a.Start(t)
+	drover.Until(t, "rex to answer", func() bool {
+		status, _ := drover.Reach(a.Routes, host("rex"))
+		return status == http.StatusOK
+	})
+	awaitPhase(t, c, "rex", "ready")
+	if got := len(drover.Instances(a.DataDir)); got != 1 {
+		t.Errorf("%d processes run, not one", got)
+	}
+}

@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/droverhq/drover/api/client"
 	"github.com/droverhq/drover/test/drover"
 )
 
@@ -95,5 +97,52 @@ func TestManyClients(t *testing.T) {
 	s.Start(t)
 	if got := head(t, c).Seq; got == 0 {
 		t.Error("the log is empty")
+	}
+}
+
+// Many watch at once: each sees every change once and in order, and only what
+// its organisation may see.
+func TestManyWatchers(t *testing.T) {
+	const watchers, orders = 200, 5
+	s := drover.Serve(t)
+	ours, theirs := token(t, s, "--user", "alice", "--org", "acme"), token(t, s, "--user", "eve", "--org", "evil")
+	since := head(t, s.Client(t)).Seq
+	ctx, cancel := context.WithTimeout(context.Background(), drover.Patience)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range watchers {
+		c := dial(t, s.URL(), ours)
+		wg.Go(func() {
+			var seen []string
+			last := since
+			for change, err := range c.Watch(ctx, client.WatchOptions{After: since}) {
+				if err != nil {
+					t.Errorf("watcher %d: %v after %v", i, err, seen)
+					return
+				}
+				if change.Seq <= last || change.Object.Org != "acme" {
+					t.Errorf("watcher %d: change %d of %q after %d", i, change.Seq, change.Object.Org, last)
+				}
+				last = change.Seq
+				if change.Op == "create" && change.Object.Kind == "instance" { // besides its operation
+					seen = append(seen, change.Object.Name)
+				}
+				if len(seen) == orders {
+					break
+				}
+			}
+			if got := fmt.Sprint(seen); got != "[d0 d1 d2 d3 d4]" {
+				t.Errorf("watcher %d saw %s", i, got)
+			}
+		})
+	}
+	us, them := dial(t, s.URL(), ours), dial(t, s.URL(), theirs)
+	for i := range orders {
+		mustOrder(t, them, fmt.Sprintf("e%d", i))
+		mustOrder(t, us, fmt.Sprintf("d%d", i))
+	}
+	wg.Wait()
+	if code := s.Stop(); code != 0 {
+		t.Errorf("the server ends with code %d", code)
 	}
 }
