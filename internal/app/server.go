@@ -82,7 +82,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.offering = offering.NewService(offering.Config{Store: s.ledger, Log: s.log})
 	sold := s.offering.Registry()
 	instances := instance.NewService(s.ledger, sold)
-	s.offering.Instances = instances // offerings and instances know each other only here
+	s.offering.Instances, s.clusters.Tenants = instances, instances // the rooms know each other only here
 	if s.issuer, err = access.NewIssuer(access.IssuerConfig{Store: s.ledger}); err != nil {
 		return err
 	}

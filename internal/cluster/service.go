@@ -17,8 +17,17 @@ type Store interface {
 	ledger.Reader
 }
 
+// Tenants are what waits for room on clusters.
+type Tenants interface {
+	// Waiting returns the wakes of those who wait for room in a region.
+	Waiting(ctx context.Context, provider, region string, limit int) ([]ledger.Wake, error)
+}
+
 // Service holds the verbs on clusters.
 type Service struct {
+	// Tenants are woken when there is room; nil: nobody waits.
+	Tenants Tenants
+
 	store Store
 	now   func() time.Time
 
@@ -97,7 +106,7 @@ func (s *Service) Report(ctx context.Context, id string, r Report) error {
 	if err := s.enter(id, r); err != nil {
 		return err
 	}
-	_, status, err := decode(o)
+	spec, status, err := decode(o)
 	if err != nil {
 		return err
 	}
@@ -120,6 +129,25 @@ func (s *Service) Report(ctx context.Context, id string, r Report) error {
 	if fault.Reason(err) == "version" {
 		return nil // somebody wrote meanwhile; the next report tells the same
 	}
+	if err != nil || !r.Ready {
+		return err
+	}
+	return s.offerRoom(ctx, id, spec)
+}
+
+const wakeLimit = 1000
+
+// offerRoom wakes those who wait, after the news is written: whoever looks from
+// now on sees it.
+func (s *Service) offerRoom(ctx context.Context, id string, spec Spec) error {
+	if s.Tenants == nil {
+		return nil
+	}
+	wakes, err := s.Tenants.Waiting(ctx, spec.Provider, spec.Region, wakeLimit)
+	if err != nil || len(wakes) == 0 {
+		return err
+	}
+	_, err = s.store.Commit(ctx, ledger.Set{Actor: "agent:" + id, Cause: ledger.CauseOf(ctx), Wakes: wakes})
 	return err
 }
 
@@ -127,13 +155,29 @@ func (s *Service) enter(id string, r Report) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known, ok := s.agents[id]
-	if ok && known.agent != r.Agent && s.now().Sub(known.seen) < takeover {
-		return fault.New(fault.Conflict, "another agent speaks for cluster %q; stop one of the two", id).Because("agent")
+	if err := s.taken(id, r.Agent); err != nil {
+		return err
 	}
 	if ok && known.agent == r.Agent && r.Number <= known.number {
 		return fault.New(fault.Conflict, "report %d of cluster %q came after report %d", r.Number, id, known.number).Because("late")
 	}
 	s.agents[id] = session{agent: r.Agent, number: r.Number, seen: s.now()}
+	return nil
+}
+
+// Admit refuses an agent while another one speaks for the cluster: it would run
+// everything a second time, and nobody would hear of it.
+func (s *Service) Admit(id, agent string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken(id, agent)
+}
+
+func (s *Service) taken(id, agent string) error {
+	known, ok := s.agents[id]
+	if ok && known.agent != agent && s.now().Sub(known.seen) < takeover {
+		return fault.New(fault.Conflict, "another agent speaks for cluster %q; stop one of the two", id).Because("agent")
+	}
 	return nil
 }
 

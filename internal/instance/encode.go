@@ -28,6 +28,9 @@ func encode(ctx context.Context, off *offering.Offering, in *Instance, op string
 		"cluster": in.Status.Cluster, "host": in.host(),
 	}
 	o.Parent = in.Status.Cluster
+	if in.waiting() {
+		o.Parent = waitingRoom(in.Spec.Provider, in.Spec.Region)
+	}
 	return ledger.Put{Object: o, Expect: in.Version, Op: op}, nil
 }
 
@@ -37,6 +40,15 @@ func (in *Instance) host() string {
 	}
 	return in.Status.Routes[0].Host
 }
+
+// waiting reports whether the instance waits for room: the message says for what.
+func (in *Instance) waiting() bool {
+	return in.Status.Cluster == "" && in.Status.Message != "" && (in.Phase == Accepted || in.Phase == Provisioning)
+}
+
+// waitingRoom stands for the cluster of those that have none yet, so that they
+// can be found by their parent.
+func waitingRoom(provider, region string) string { return "waiting/" + provider + "/" + region }
 
 // facts are what the offering's expressions see.
 func facts(in *Instance) offering.Facts {

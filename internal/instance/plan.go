@@ -13,7 +13,7 @@ import (
 const (
 	placeWithin   = time.Hour
 	prepareWithin = 5 * time.Minute
-	placeRetry    = 2 * time.Second
+	placeRetry    = time.Minute // a net: whoever makes room wakes those who wait for it
 )
 
 // Facts are what Plan looks at besides the instance.
@@ -44,6 +44,8 @@ type (
 	Expire struct{}
 	// Clean gives names and units back and soft-deletes the object.
 	Clean struct{}
+	// Queue waits for room.
+	Queue struct{ Why string }
 	// Come comes back later.
 	Come struct {
 		After time.Duration
@@ -59,6 +61,7 @@ func (Call) action()    {}
 func (Finish) action()  {}
 func (Expire) action()  {}
 func (Clean) action()   {}
+func (Queue) action()   {}
 func (Come) action()    {}
 
 // NeedsCandidates reports whether Plan will want to place the instance.
@@ -171,7 +174,7 @@ func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 			in.Spec.Region, in.Spec.Provider)
 		return []Action{Move{To: Failed, Reason: reason}, Finish{Phase: operation.Failed, Reason: reason}}
 	}
-	return []Action{Come{After: placeRetry, Why: why}}
+	return []Action{Queue{Why: why}}
 }
 
 func failure(message string) string {

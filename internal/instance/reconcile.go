@@ -114,13 +114,18 @@ func (r *run) act(ctx context.Context, actions []Action) (reconcile.Result, erro
 		return reconcile.Done(ledger.Set{}), nil
 	}
 	r.set = ledger.Set{Actor: "system", Cause: ledger.ByChange(r.in.Ref, r.in.Version)}
-	if come, ok := actions[0].(Come); ok {
-		if r.in.Phase != Accepted || r.in.Status.Message == come.Why {
-			return reconcile.Wait(ledger.Set{}, come.After, come.Why), nil
+	switch a := actions[0].(type) {
+	case Come:
+		return reconcile.Wait(ledger.Set{}, a.After, a.Why), nil
+	case Queue:
+		if r.in.waiting() {
+			return reconcile.Wait(ledger.Set{}, placeRetry, a.Why), nil
 		}
-		r.in.Status.Message = come.Why
+		// Once it is known to wait it looks again: room that was made in
+		// between has woken nobody.
+		r.in.Status.Message = a.Why
 		set, err := r.write(ctx)
-		return reconcile.Wait(set, come.After, come.Why), err
+		return reconcile.Again(set), err
 	}
 	for _, a := range actions {
 		if err := r.step(ctx, a); err != nil {
@@ -146,7 +151,7 @@ func (r *run) next(set ledger.Set) reconcile.Result {
 	if len(after) == 0 {
 		return reconcile.Done(set)
 	}
-	if come, ok := after[0].(Come); ok && r.in.Phase != Accepted {
+	if come, ok := after[0].(Come); ok {
 		return reconcile.Wait(set, come.After, come.Why)
 	}
 	return reconcile.Again(set)
@@ -163,7 +168,7 @@ func (r *run) step(ctx context.Context, a Action) error {
 		in.Status.Hooked = slices.DeleteFunc(in.Status.Hooked, func(p string) bool { return p == a.To })
 		in.Status.Since, in.Status.Reason, in.Status.Message = r.now, a.Reason, ""
 	case Place:
-		in.Status.Cluster, in.Status.Units = a.Cluster, r.facts.Units
+		in.Status.Cluster, in.Status.Units, in.Status.Message = a.Cluster, r.facts.Units, ""
 		in.Status.Namespace, in.Status.Placement = in.Spec.Offering+"-"+in.ID, ledger.NewID()
 		r.set.Counts = append(r.set.Counts, ledger.Count{
 			Name: cluster.CapacityCounter(a.Cluster), Delta: r.facts.Units, Max: r.capacity(a.Cluster),
@@ -191,6 +196,9 @@ func (r *run) step(ctx context.Context, a Action) error {
 		}
 		r.set.Wakes = append(r.set.Wakes, ledger.Wake{Ref: in.Ref, Org: in.Org})
 	case Clean:
+		if err := r.makeRoom(ctx); err != nil {
+			return err
+		}
 		r.release()
 		r.set.Frees = append(r.set.Frees, names(in)...)
 		in.Object.Deleted, r.op = r.now, "delete"
@@ -205,6 +213,16 @@ func (r *run) capacity(id string) int64 {
 		}
 	}
 	return 0
+}
+
+// makeRoom wakes some of those who wait for what is about to be given back.
+func (r *run) makeRoom(ctx context.Context) error {
+	if r.in.Status.Cluster == "" {
+		return nil
+	}
+	wakes, err := waitingFor(ctx, r.store, r.in.Spec.Provider, r.in.Spec.Region, int(min(max(r.in.Status.Units, 1), 100)))
+	r.set.Wakes = append(r.set.Wakes, wakes...)
+	return err
 }
 
 // release gives the reserved units back.

@@ -205,6 +205,22 @@ func (s *Service) Live(ctx context.Context, offeringName string) (int64, error) 
 	return s.store.Total(ctx, ledger.Query{Kind: Kind.Name, Scope: map[string]any{"offering": offeringName}})
 }
 
+// Waiting returns the wakes of those who have waited longest for room in a region.
+func (s *Service) Waiting(ctx context.Context, provider, region string, limit int) ([]ledger.Wake, error) {
+	return waitingFor(ctx, s.store, provider, region, limit)
+}
+
+func waitingFor(ctx context.Context, store Store, provider, region string, limit int) ([]ledger.Wake, error) {
+	found, err := store.List(ctx, ledger.Query{
+		Kind: Kind.Name, Scope: map[string]any{"parent": waitingRoom(provider, region)}, Limit: limit, Brief: true,
+	})
+	wakes := make([]ledger.Wake, len(found))
+	for i, o := range found {
+		wakes[i] = ledger.Wake{Ref: o.Ref, Org: o.Org}
+	}
+	return wakes, err
+}
+
 // Update changes what is wanted; nil stays as it is.
 type Update struct {
 	Owner      *string
