@@ -33,7 +33,7 @@ func main() {
 func config(s cli.ServerSettings) app.Config {
 	return app.Config{
 		DataDir: s.DataDir, Listen: s.Listen, Routes: s.Routes, Database: s.Database,
-		MasterKeyFile: s.MasterKeyFile, OfferingsDir: s.OfferingsDir,
+		MasterKey: s.MasterKey, MasterKeyFile: s.MasterKeyFile, OfferingsDir: s.OfferingsDir,
 		LogLevel: s.LogLevel, LogFormat: s.LogFormat,
 		Issuers: s.Issuers, RateLimit: s.RateLimit, Workers: s.Workers, Lease: s.Lease,
 		Version: version, Out: os.Stdout,

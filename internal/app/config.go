@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/sqlledger"
 )
 
@@ -16,6 +17,7 @@ type Config struct {
 	Listen        string        // address of the API; default 127.0.0.1:8000
 	Routes        string        // up: address where instances are reached; default 127.0.0.1:8080
 	Database      string        // postgres:// URL; default: SQLite in DataDir
+	MasterKey     string        // hexadecimal; default: what MasterKeyFile holds
 	MasterKeyFile string        // default: master.key in DataDir, made where it is missing
 	OfferingsDir  string        // more offerings, watched; default: none
 	LogLevel      string        // debug, info, warn, error; default info
@@ -55,6 +57,13 @@ func (c *Config) defaults() {
 	if c.Out == nil {
 		c.Out = io.Discard
 	}
+}
+
+func (c *Config) masterKey() ([]byte, error) {
+	if c.MasterKey != "" {
+		return ledger.ParseKey(c.MasterKey)
+	}
+	return ledger.LoadKey(c.MasterKeyFile)
 }
 
 func orText(s *string, other string) {

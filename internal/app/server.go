@@ -64,7 +64,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 }
 
 func (s *Server) open(ctx context.Context) error {
-	key, err := ledger.LoadKey(s.cfg.MasterKeyFile)
+	key, err := s.cfg.masterKey()
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,7 @@ type setting struct {
 	def   string
 	usage string
 	list  bool                    // several values; one text, joined by commas
+	quiet bool                    // no flag: whoever lists processes would read it
 	check func(text string) error // nil: any text
 	mask  func(text string) string
 }
@@ -62,7 +63,7 @@ func (v values) text(name string) string { return v[name].text }
 // texts: mistakes are found later, all at once.
 func register(flags *pflag.FlagSet, uses use) {
 	for _, s := range settings {
-		if s.uses&uses == 0 || flags.Lookup(s.name) != nil {
+		if s.uses&uses == 0 || s.quiet || flags.Lookup(s.name) != nil {
 			continue
 		}
 		usage := s.usage + " (" + s.env() + ")"

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -23,7 +24,8 @@ var settings = []setting{
 	{name: "listen", uses: forServer, def: "127.0.0.1:8000", usage: "`address` of the API", check: checkAddress},
 	{name: "routes", uses: forServer | forAgent, def: "127.0.0.1:8080", usage: "`address` where instances are reached by host", check: checkAddress},
 	{name: "database", uses: forServer, usage: "postgres:// `URL`; empty: SQLite in the data directory", check: checkDatabase, mask: maskURL},
-	{name: "master-key-file", uses: forServer, usage: "`file` of the key that guards secrets; empty: made in the data directory"},
+	{name: "master-key", uses: forServer, quiet: true, check: checkKey, mask: maskAll},
+	{name: "master-key-file", uses: forServer, usage: "`file` of the key that guards secrets, unless DROVER_MASTER_KEY holds it; empty: made in the data directory"},
 	{name: "offerings-dir", uses: forServer, usage: "`directory` of more offerings, watched"},
 	{name: "log-level", uses: forServer | forAgent, def: "info", usage: "debug, info, warn or error", check: oneOf("debug", "info", "warn", "error")},
 	{name: "log-format", uses: forServer | forAgent, def: "text", usage: "text or json", check: oneOf("text", "json")},
@@ -42,6 +44,7 @@ type ServerSettings struct {
 	Listen        string
 	Routes        string // up only: where the local data plane's proxy listens
 	Database      string // empty: SQLite in DataDir
+	MasterKey     string // hexadecimal; empty: in MasterKeyFile
 	MasterKeyFile string
 	OfferingsDir  string
 	LogLevel      string
@@ -67,7 +70,8 @@ type AgentSettings struct {
 func (v values) server() ServerSettings {
 	s := ServerSettings{
 		DataDir: v.text("data-dir"), Listen: v.text("listen"), Routes: v.text("routes"),
-		Database: v.text("database"), MasterKeyFile: v.text("master-key-file"), OfferingsDir: v.text("offerings-dir"),
+		Database: v.text("database"), OfferingsDir: v.text("offerings-dir"),
+		MasterKey: v.text("master-key"), MasterKeyFile: v.text("master-key-file"),
 		LogLevel: v.text("log-level"), LogFormat: v.text("log-format"), Issuers: split(v.text("oidc-issuers")),
 	}
 	// The checks have seen these texts: what does not parse was reported.
@@ -144,6 +148,13 @@ func checkDatabase(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return errors.New("want postgres://USER:PASSWORD@HOST:PORT/NAME, or nothing for SQLite")
+	}
+	return nil
+}
+
+func checkKey(text string) error {
+	if data, err := hex.DecodeString(strings.TrimSpace(text)); err != nil || len(data) != 32 {
+		return errors.New("want 64 hexadecimal digits, such as `openssl rand -hex 32` makes")
 	}
 	return nil
 }

@@ -134,9 +134,18 @@ func LoadKey(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the master key: %w", err)
 	}
-	key, err := hex.DecodeString(strings.TrimSpace(string(data)))
+	key, err := ParseKey(string(data))
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "%s does not hold a master key: %w", path, err)
+	}
+	return key, nil
+}
+
+// ParseKey reads a master key. The error does not repeat it.
+func ParseKey(text string) ([]byte, error) {
+	key, err := hex.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(key) != KeySize {
-		return nil, fault.New(fault.Invalid, "%s does not hold a master key of %d hexadecimal digits", path, 2*KeySize)
+		return nil, fault.New(fault.Invalid, "a master key has %d hexadecimal digits", 2*KeySize)
 	}
 	return key, nil
 }

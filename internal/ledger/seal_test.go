@@ -32,6 +32,30 @@ func TestLoadKey(t *testing.T) {
 	}
 }
 
+func TestParseKey(t *testing.T) {
+	digits := strings.Repeat("0f", ledger.KeySize)
+	for _, c := range []struct {
+		reason, text string
+		ok           bool
+	}{
+		{"as a file holds it", digits + "\n", true},
+		{"capitals are digits, too", strings.ToUpper(digits), true},
+		{"a digit is missing", digits[1:], false},
+		{"two digits are missing", digits[2:], false},
+		{"too long", digits + "0f", false},
+		{"no digits", strings.Repeat("zz", ledger.KeySize), false},
+		{"nothing", "", false},
+	} {
+		key, err := ledger.ParseKey(c.text)
+		if c.ok != (err == nil && bytes.Equal(key, bytes.Repeat([]byte{0x0f}, ledger.KeySize))) {
+			t.Errorf("%s: %v", c.reason, err)
+		}
+		if err != nil && (!fault.Is(err, fault.Invalid) || c.text != "" && strings.Contains(err.Error(), c.text)) {
+			t.Errorf("%s: the error is %v", c.reason, err)
+		}
+	}
+}
+
 // Replicas that share a volume may start at once: all must get one key, and
 // none may read it half written.
 func TestLoadKeyAtOnce(t *testing.T) {
