@@ -107,7 +107,13 @@ func (s *server) serve(mux *http.ServeMux, w *response, r *http.Request, t *trac
 		cancel(fault.New(fault.Unavailable, "the request took too long"))
 	})
 	defer timer.Stop()
-	t.stream = func() { timer.Stop(); release() }
+	settled := func() bool { return true }
+	t.stream = func() {
+		timer.Stop()
+		release()
+		settled = context.AfterFunc(s.Ending, func() { cancel(fault.New(fault.Unavailable, "the server is shutting down")) })
+	}
+	defer func() { settled() }()
 	// A client that sends or takes its bytes too slowly is cut off as well.
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(s.Timeout)) // a test's recorder knows none

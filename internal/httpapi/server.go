@@ -44,9 +44,12 @@ type Config struct {
 	// Heartbeat is how often a quiet stream says that it is alive, and how
 	// often its token is looked at again; default 15s.
 	Heartbeat time.Duration
-	InFlight  int     // requests worked on at once, others wait; default 1024
-	Rate      float64 // requests per second and principal; 0 = no limit
-	Burst     int     // default: twice the rate
+	// Ending, when it ends, ends the streams, which would go on for ever;
+	// other requests are answered. Default: it never does.
+	Ending   context.Context
+	InFlight int     // requests worked on at once, others wait; default 1024
+	Rate     float64 // requests per second and principal; 0 = no limit
+	Burst    int     // default: twice the rate
 }
 
 // Authenticator says who holds a token. Faults: Denied for a bad token,
@@ -121,6 +124,9 @@ func (c *Config) defaults() {
 	}
 	if c.SlowReader <= 0 {
 		c.SlowReader = 10 * time.Second
+	}
+	if c.Ending == nil {
+		c.Ending = context.Background()
 	}
 	if c.InFlight <= 0 {
 		c.InFlight = 1024
