@@ -98,6 +98,7 @@ type Spec struct {
 	Size       string         `json:"size"`
 	Version    string         `json:"version"`
 	Parameters map[string]any `json:"parameters,omitempty"`
+	Owner      string         `json:"owner,omitempty"` // if it was handed on: intent, which the data plane must hear of
 	Suspended  bool           `json:"suspended,omitempty"`
 	Deleted    bool           `json:"deleted,omitempty"`
 }

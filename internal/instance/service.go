@@ -245,7 +245,9 @@ func (s *Service) Update(ctx context.Context, offeringName, idOrName string, req
 			if in.Org == "" { // its name is claimed under the owner
 				return "", fault.New(fault.Invalid, "only within an organisation can an instance be handed on").Because("field")
 			}
-			in.Owner = *req.Owner
+			if *req.Owner != in.Owner {
+				in.Owner, in.Spec.Owner = *req.Owner, *req.Owner
+			}
 		}
 		if req.Version != nil {
 			v, err := off.Version(*req.Version)
