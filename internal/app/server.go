@@ -40,6 +40,8 @@ type Server struct {
 	clusters *cluster.Service
 	loop     *reconcile.Loop
 	handler  http.Handler
+	ending   context.Context // of streams: they would keep the end waiting
+	end      context.CancelFunc
 	routes   string // up: where instances are reached, for the command line
 }
 
@@ -101,7 +103,9 @@ func (s *Server) open(ctx context.Context) error {
 			instance.Kind.Name: instance.NewReconciler(s.ledger, sold, s.clusters, hook.New()),
 		},
 	})
+	s.ending, s.end = context.WithCancel(context.Background())
 	s.handler, err = httpapi.New(httpapi.Config{
+		Ending: s.ending,
 		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering,
 		Instances: instances, Clusters: s.clusters,
 		Authenticator: authenticator, Issuer: s.issuer,
@@ -133,6 +137,9 @@ func (s *Server) Close() {
 	if s.listener != nil {
 		s.listener.Close()
 	}
+	if s.end != nil {
+		s.end()
+	}
 	if s.ledger != nil {
 		s.ledger.Close()
 	}
@@ -150,14 +157,11 @@ func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) erro
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
-	defer endStreams()
 	web := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		BaseContext:       func(net.Listener) context.Context { return streams },
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	group.Go(func() error {
@@ -168,7 +172,7 @@ func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) erro
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		endStreams() // watches and agents' streams would keep Shutdown waiting
+		s.end() // watches and agents' streams would keep Shutdown waiting; requests are answered
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdown)
 		defer cancel()
 		return web.Shutdown(bounded)
