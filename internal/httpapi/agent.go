@@ -118,6 +118,12 @@ func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
 		o.fail(w, r, fault.New(fault.Invalid, "agent is plain text of at most 128 bytes").Because("list"))
 		return
 	}
+	if agent != "" {
+		if err := o.Clusters.Admit(id, agent); err != nil {
+			o.fail(w, r, err)
+			return
+		}
+	}
 	head, err := o.Ledger.Head(ctx)
 	if err != nil {
 		o.fail(w, r, err)

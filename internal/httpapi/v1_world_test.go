@@ -155,7 +155,7 @@ func newWorld(t *testing.T) *world {
 	running.Go(func() { _ = feed.Run(ctx) })
 	handler, err := httpapi.New(httpapi.Config{
 		Ledger: store, Feed: feed, Offerings: registry, OfferingWriter: shelf, Instances: w.instances, Clusters: w.clusters,
-		SlowReader: 200 * time.Millisecond, Heartbeat: 100 * time.Millisecond, Authenticator: w.gate, Issuer: issuer, Log: slog.New(slog.NewTextHandler(w, nil)),
+		SlowReader: 200 * time.Millisecond, Heartbeat: 100 * time.Millisecond, Authenticator: w.gate, Issuer: issuer, Log: slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -147,6 +147,10 @@ func TestSecondAgentOfOneCluster(t *testing.T) {
 		t.Errorf("other processes run (-before +now):\n%s", diff)
 	}
 
+	if got := drover.Instances(second.DataDir); len(got) != 0 {
+		t.Errorf("the second agent runs %d processes beside those of the first", len(got))
+	}
+
 	a.Stop()
 	mustOrder(t, c, "anna")
 	awaitPhase(t, c, "anna", "ready")
