@@ -113,9 +113,13 @@ func (w *world) claim() (ledger.Work, bool) {
 
 // run does one round of a run; it reports whether the work is finished. A
 // worker that lost its lease, or whose object moved, writes nothing.
-func (w *world) run(work ledger.Work) bool {
+func (w *world) run(work ledger.Work) bool { return w.runWith(work, func() {}) }
+
+// runWith lets something happen before the round's result is written.
+func (w *world) runWith(work ledger.Work, meanwhile func()) bool {
 	ctx := context.Background()
 	res, err := w.worker.Reconcile(ctx, reconcile.Task{Ref: work.Ref, Org: work.Org, Cause: work.Cause, Token: work.Token})
+	meanwhile()
 	set := res.Write
 	if set.Actor == "" {
 		set.Actor, set.Cause = "system", work.Cause

@@ -167,6 +167,9 @@ func (r *run) step(ctx context.Context, a Action) error {
 		in.Phase, r.op = a.To, a.To
 		in.Status.Hooked = slices.DeleteFunc(in.Status.Hooked, func(p string) bool { return p == a.To })
 		in.Status.Since, in.Status.Reason, in.Status.Message = r.now, a.Reason, ""
+		if a.To == Deleting {
+			r.release() // before Clean tells who waits: what is told must be true already
+		}
 	case Place:
 		in.Status.Cluster, in.Status.Units, in.Status.Message = a.Cluster, r.facts.Units, ""
 		in.Status.Namespace, in.Status.Placement = in.Spec.Offering+"-"+in.ID, ledger.NewID()
@@ -199,7 +202,6 @@ func (r *run) step(ctx context.Context, a Action) error {
 		if err := r.makeRoom(ctx); err != nil {
 			return err
 		}
-		r.release()
 		r.set.Frees = append(r.set.Frees, names(in)...)
 		in.Object.Deleted, r.op = r.now, "delete"
 	}
@@ -215,12 +217,13 @@ func (r *run) capacity(id string) int64 {
 	return 0
 }
 
-// makeRoom wakes some of those who wait for what is about to be given back.
+// makeRoom wakes some of those who wait for what was given back. That was
+// written before: whoever begins to wait after this list finds the room itself.
 func (r *run) makeRoom(ctx context.Context) error {
 	if r.in.Status.Cluster == "" {
 		return nil
 	}
-	wakes, err := waitingFor(ctx, r.store, r.in.Spec.Provider, r.in.Spec.Region, int(min(max(r.in.Status.Units, 1), 100)))
+	wakes, err := waitingFor(ctx, r.store, r.in.Spec.Provider, r.in.Spec.Region, int(min(max(r.facts.Units, 1), 100)))
 	r.set.Wakes = append(r.set.Wakes, wakes...)
 	return err
 }

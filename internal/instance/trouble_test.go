@@ -166,6 +166,48 @@ func TestOneBrokenInstanceDoesNotSilenceTheOthers(t *testing.T) {
 	}
 }
 
+// Room that is made while somebody begins to wait for it must not go unnoticed
+// by both, wherever the one is when the other comes.
+func TestRoomIsNeverMissed(t *testing.T) {
+	for held := range 4 { // the round of the deletion that is written late
+		w, off := newWorld(t, nil)
+		for _, name := range []string{"a", "b", "c"} {
+			_, err := w.service.Create(alice, off, instance.Create{Name: name})
+			w.must(err)
+		}
+		w.rounds()
+		o, err := w.service.Delete(alice, "dinosaur", "a")
+		w.must(err)
+		w.unwanted[o.ID] = true
+		w.apply(func(string) bool { return true })
+		w.report(func(string) bool { return true })
+		work, _ := w.claim()
+		ended := false
+		for range held {
+			ended = ended || w.run(work)
+		}
+		if ended {
+			break // the deletion has no more rounds
+		}
+		w.runWith(work, func() {
+			_, err := w.service.Create(alice, off, instance.Create{Name: "d"})
+			w.must(err)
+			later, ok := w.claim()
+			for ok && !w.run(later) {
+			}
+		})
+		for ok := true; ok; work, ok = w.claim() {
+			for n := 0; n < 10 && !w.run(work); n++ {
+			}
+		}
+		for _, in := range w.instances(false) {
+			if in.Name == "d" && in.Status.Cluster == "" {
+				t.Errorf("round %d: it waits although there is room", held)
+			}
+		}
+	}
+}
+
 func TestOperationsEndWithTheLastWord(t *testing.T) {
 	running := func(in *instance.Instance) { in.Status.Operation = "op1" }
 	cases := []struct {
