@@ -141,3 +141,28 @@ func TestRoomWakesThoseWhoWait(t *testing.T) {
 		t.Errorf("nobody was woken: %v, %v", claimed, err)
 	}
 }
+
+// Two agents that start at once must not both be told what to run: the first
+// one has the cluster before it has reported anything.
+func TestTheFirstAgentThatListensHasTheCluster(t *testing.T) {
+	s, _ := open(t)
+	for _, c := range []struct {
+		reason, agent string
+		refused       bool
+	}{
+		{"the first one", "a", false},
+		{"another one, while the first has not reported yet", "b", true},
+		{"the first one again, over a new connection", "a", false},
+	} {
+		if err := s.Admit("edge", c.agent); fault.Is(err, fault.Conflict) != c.refused {
+			t.Errorf("%s: %v", c.reason, err)
+		}
+	}
+	if err := s.Report(t.Context(), "edge", cluster.Report{Agent: "a", Number: 0, Ready: true, Capacity: 1}); err != nil {
+		t.Errorf("its first report: %v", err)
+	}
+	s.Leave("edge", "a")
+	if err := s.Admit("edge", "b"); err != nil {
+		t.Errorf("after the first has left: %v", err)
+	}
+}

@@ -165,12 +165,22 @@ func (s *Service) enter(id string, r Report) error {
 	return nil
 }
 
-// Admit refuses an agent while another one speaks for the cluster: it would run
-// everything a second time, and nobody would hear of it.
+// Admit lets an agent speak for the cluster, before it is told anything, and
+// refuses it while another one does: it would run everything a second time, and
+// nobody would hear of it.
 func (s *Service) Admit(id, agent string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.taken(id, agent)
+	if err := s.taken(id, agent); err != nil {
+		return err
+	}
+	known, ok := s.agents[id]
+	if !ok || known.agent != agent {
+		known = session{agent: agent, number: -1}
+	}
+	known.seen = s.now()
+	s.agents[id] = known
+	return nil
 }
 
 func (s *Service) taken(id, agent string) error {

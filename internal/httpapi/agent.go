@@ -123,6 +123,12 @@ func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
 			o.fail(w, r, err)
 			return
 		}
+		o.present.come(id, agent)
+		defer func() {
+			if o.present.leave(id, agent) {
+				o.Clusters.Leave(id, agent)
+			}
+		}()
 	}
 	head, err := o.Ledger.Head(ctx)
 	if err != nil {
@@ -135,14 +141,6 @@ func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer o.desired.leave(set)
-	if agent != "" {
-		o.present.come(id, agent)
-		defer func() {
-			if o.present.leave(id, agent) {
-				o.Clusters.Leave(id, agent)
-			}
-		}()
-	}
 	st, err := o.openStream(w, r)
 	if err != nil {
 		return
