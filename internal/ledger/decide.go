@@ -184,6 +184,9 @@ func (b *batch) put(p *Put) (Object, bool) {
 		}
 	}
 	o.Updated = b.logged
+	if before != nil && before.Updated.After(b.logged) {
+		o.Updated = before.Updated // another replica wrote it after this one had read its clock
+	}
 	w := ObjectWrite{Object: o, Before: before}
 	if earlier, ok := b.d.Objects[o.Ref]; ok {
 		w.Before = earlier.Before

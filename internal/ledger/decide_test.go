@@ -251,3 +251,21 @@ func TestTheClockMayGoBack(t *testing.T) {
 		t.Errorf("work is due at %v, want now: %v", w.Due, m.state.Now)
 	}
 }
+
+// TestVersionsDoNotGoBackInTime has a replica write an object that another one
+// has written after this one read its clock.
+func TestVersionsDoNotGoBackInTime(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	before := ledger.Object{Ref: ledger.Ref{Kind: "beast", ID: "a"}, Version: 4, Generation: 1, Created: now, Updated: now.Add(time.Second)}
+	after := before
+	after.Phase = "ready"
+	d := ledger.Decide(map[string]ledger.Kind{"beast": {Name: "beast"}}, new(ledger.Lanes),
+		ledger.State{Now: now, Logged: now, Objects: map[ledger.Ref]ledger.Object{before.Ref: before}},
+		[]ledger.Set{{Actor: "system", Cause: "schedule:test", Puts: []ledger.Put{{Object: after, Expect: 4, Op: "ready"}}}})
+	if err := d.Outcomes[0].Err; err != nil {
+		t.Fatal(err)
+	}
+	if got := d.Outcomes[0].Objects[0]; got.Updated.Before(before.Updated) {
+		t.Fatalf("version %d was updated at %v, version %d at %v", got.Version, got.Updated, before.Version, before.Updated)
+	}
+}

@@ -37,9 +37,9 @@ type dialect struct {
 	text, whole, bytes       string // column types; texts compare byte by byte
 	compact                  string // table option: rows live in the primary key
 	tableExists, listIndexes string
-	lock                     string // takes the schema lock until the transaction ends; "" = always held
-	lockTables               string // keeps writers of a table out, likewise
-	fence                    string // a new token; "0" = taken from the head row
+	lock                     []string // takes the schema lock until the transaction ends; none = always held
+	lockTables               string   // keeps writers of a table out, likewise
+	fence                    string   // a new token; "0" = taken from the head row
 	skipLocked               string
 	clock                    string // the time in microseconds; "" = the program's
 	rowNumber                string // extra column of object tables
@@ -50,9 +50,12 @@ var postgresDialect = dialect{
 	name: "pg", text: `TEXT COLLATE "C"`, whole: "BIGINT", bytes: "BYTEA",
 	tableExists: "SELECT count(*) FROM pg_class WHERE oid = to_regclass($1)",
 	listIndexes: "SELECT indexname::text FROM pg_indexes WHERE tablename = $1 AND schemaname = current_schema()",
-	lock:        "SELECT 1 FROM (SELECT pg_advisory_xact_lock(7236848)) AS l",
-	lockTables:  "LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE",
-	fence:       "nextval('fence')", skipLocked: "FOR UPDATE SKIP LOCKED",
+	// Making an index of a million rows, or waiting for the replica that does,
+	// takes as long as it takes: giving up would be for ever.
+	lock: []string{"SET LOCAL statement_timeout = 0", "SET LOCAL idle_in_transaction_session_timeout = 0",
+		"SELECT 1 FROM (SELECT pg_advisory_xact_lock(7236848)) AS l"},
+	lockTables: "LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE",
+	fence:      "nextval('fence')", skipLocked: "FOR UPDATE SKIP LOCKED",
 	clock: "(SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
 }
 
@@ -89,10 +92,11 @@ func connect(ctx context.Context, c Config, changed func()) (engine, *dialect, e
 }
 
 func (d *dialect) lockSchema() []query {
-	if d.lock == "" {
-		return nil
+	var out []query
+	for _, sql := range d.lock {
+		out = append(out, query{sql: sql})
 	}
-	return []query{{sql: d.lock}}
+	return out
 }
 
 func (d *dialect) lockTable(name string) []query {

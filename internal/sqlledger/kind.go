@@ -261,8 +261,18 @@ func (l *Ledger) recount(ctx context.Context, s *store, scope []string) error {
 	if group != "1" {
 		group = strings.TrimPrefix(group, "1, ")
 	}
+	what := "total " + strings.Join(scope, ",")
 	var rows [][]any
-	err := l.engine.load(ctx, append(l.dialect.lockTable(s.table.name), query{
+	counted := false // by a replica that started at the same time
+	err := l.engine.load(ctx, append(concat(l.dialect.lockSchema(), l.dialect.lockTable(s.table.name)), query{
+		sql: "SELECT count(*) FROM declared WHERE kind = $1 AND what = $2", args: []any{s.kind.Name, what},
+		each: func(scan scanner) error {
+			var n int64
+			err := scan(&n)
+			counted = n > 0
+			return err
+		},
+	}, query{
 		sql: fmt.Sprintf("SELECT %s, count(*) FROM %s WHERE deleted = 0 GROUP BY %s", strings.Join(columns, ", "), s.table.name, group),
 		each: func(scan scanner) error {
 			var one, n int64
@@ -287,14 +297,13 @@ func (l *Ledger) recount(ctx context.Context, s *store, scope []string) error {
 			return nil
 		},
 	}))
-	if err != nil {
-		l.engine.abandon()
+	defer l.engine.abandon()
+	if err != nil || counted {
 		return err
 	}
-	defer l.engine.abandon()
 	return l.engine.save(ctx, []statement{
 		{op: upsert, table: totalTable, rows: rows},
 		{op: raw, sql: "INSERT INTO declared (kind, what, type) VALUES ($1, $2, 'kept')",
-			args: []any{s.kind.Name, "total " + strings.Join(scope, ",")}},
+			args: []any{s.kind.Name, what}},
 	}, false)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,9 +94,10 @@ func (e *pg) extend(ctx context.Context, o Observer) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, postgresDialect.lock)
-	if err == nil {
-		_, err = tx.Exec(ctx, "CREATE EXTENSION IF NOT EXISTS pg_trgm")
+	for _, sql := range append(slices.Clone(postgresDialect.lock), "CREATE EXTENSION IF NOT EXISTS pg_trgm") {
+		if err == nil {
+			_, err = tx.Exec(ctx, sql)
+		}
 	}
 	if err == nil {
 		err = tx.Commit(ctx)

@@ -112,8 +112,13 @@ func (l *Ledger) checkKey(ctx context.Context) error {
 	if l.vault == nil {
 		return nil
 	}
+	if err := l.engine.load(ctx, l.dialect.lockSchema()); err != nil {
+		return err
+	}
+	defer l.engine.abandon()
+	// Under the lock: of replicas that start at once, one gives the key.
 	var stored []byte
-	err := l.engine.read(ctx, "SELECT key_check FROM head", nil, func(scan scanner) error { return scan(&stored) })
+	err := l.engine.load(ctx, []query{{sql: "SELECT key_check FROM head", each: func(scan scanner) error { return scan(&stored) }}})
 	if err != nil {
 		return err
 	}
@@ -123,11 +128,7 @@ func (l *Ledger) checkKey(ctx context.Context) error {
 		}
 		return nil
 	}
-	if err := l.engine.load(ctx, l.dialect.lockSchema()); err != nil {
-		return err
-	}
-	defer l.engine.abandon()
-	err = l.engine.save(ctx, []statement{{op: raw, sql: "UPDATE head SET key_check = $1 WHERE length(key_check) = 0", args: []any{l.vault.Token()}}}, false)
+	err = l.engine.save(ctx, []statement{{op: raw, sql: "UPDATE head SET key_check = $1", args: []any{l.vault.Token()}}}, false)
 	if err != nil {
 		return fmt.Errorf("cannot store the key's check value: %w", err)
 	}

@@ -77,7 +77,7 @@ func (e *lite) connect(ctx context.Context, path, options string) error {
 	file := "file:" + (&url.URL{Path: path}).EscapedPath()
 	pragmas := "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=temp_store(MEMORY)&" + options
 	var err error
-	if e.writers, err = sql.Open("sqlite", file+pragmas+"&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(67108864)"); err != nil {
+	if e.writers, err = sql.Open("sqlite", file+pragmas+"&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(4000)&_pragma=journal_size_limit(67108864)&_pragma=secure_delete(ON)"); err != nil {
 		return err
 	}
 	e.writers.SetMaxOpenConns(1)
