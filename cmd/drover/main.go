@@ -35,7 +35,7 @@ func config(s cli.ServerSettings) app.Config {
 		DataDir: s.DataDir, Listen: s.Listen, Routes: s.Routes, Database: s.Database,
 		MasterKey: s.MasterKey, MasterKeyFile: s.MasterKeyFile, OfferingsDir: s.OfferingsDir,
 		LogLevel: s.LogLevel, LogFormat: s.LogFormat,
-		Issuers: s.Issuers, RateLimit: s.RateLimit, Workers: s.Workers, Lease: s.Lease,
+		Issuers: s.Issuers, Audience: s.Audience, Trust: s.Trust, RateLimit: s.RateLimit, Workers: s.Workers, Lease: s.Lease,
 		Version: version, Out: os.Stdout,
 	}
 }

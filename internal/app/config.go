@@ -23,6 +23,8 @@ type Config struct {
 	LogLevel      string        // debug, info, warn, error; default info
 	LogFormat     string        // text or json; default text
 	Issuers       []string      // OIDC issuers whose tokens are accepted
+	Audience      string        // that their tokens must be made for; default: any
+	Trust         []string      // what their roles make besides users: admins, agents; default: nothing
 	RateLimit     float64       // requests per second and caller; 0 = no limit
 	Workers       int           // runs of the loop at a time; default 32
 	Lease         time.Duration // default 3 s

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,7 +91,10 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	var issuers []access.OIDC
 	for _, url := range s.cfg.Issuers {
-		issuers = append(issuers, access.OIDC{Issuer: url})
+		issuers = append(issuers, access.OIDC{
+			Issuer: url, Audience: s.cfg.Audience,
+			Admins: slices.Contains(s.cfg.Trust, "admins"), Agents: slices.Contains(s.cfg.Trust, "agents"),
+		})
 	}
 	authenticator, err := access.NewAuthenticator(access.AuthenticatorConfig{OIDC: issuers, Builtin: s.issuer})
 	if err != nil {

@@ -30,6 +30,8 @@ var settings = []setting{
 	{name: "log-level", uses: forServer | forAgent, def: "info", usage: "debug, info, warn or error", check: oneOf("debug", "info", "warn", "error")},
 	{name: "log-format", uses: forServer | forAgent, def: "text", usage: "text or json", check: oneOf("text", "json")},
 	{name: "oidc-issuers", uses: forServer, list: true, usage: "`URLs` of OIDC issuers whose tokens are accepted", check: checkIssuers},
+	{name: "oidc-audience", uses: forServer, usage: "`audience` that their tokens must be made for; empty: any"},
+	{name: "oidc-trust", uses: forServer, list: true, usage: "what their roles make besides users: `admins,agents`; empty: nothing", check: checkTrust},
 	{name: "rate-limit", uses: forServer, def: "0", usage: "requests per second of one caller; 0: no limit", check: checkNumber(0)},
 	{name: "workers", uses: forServer, def: "32", usage: "pieces of work at a time", check: checkInt(1, 10000)},
 	{name: "lease", uses: forServer, def: "3s", usage: "how long a worker that died holds its work", check: checkDuration(500*time.Millisecond, time.Hour)},
@@ -50,7 +52,9 @@ type ServerSettings struct {
 	LogLevel      string
 	LogFormat     string
 	Issuers       []string
-	RateLimit     float64 // per second and caller; 0 = none
+	Audience      string   // of the issuers' tokens; empty: any
+	Trust         []string // what the issuers' roles make: admins, agents
+	RateLimit     float64  // per second and caller; 0 = none
 	Workers       int
 	Lease         time.Duration
 }
@@ -73,6 +77,7 @@ func (v values) server() ServerSettings {
 		Database: v.text("database"), OfferingsDir: v.text("offerings-dir"),
 		MasterKey: v.text("master-key"), MasterKeyFile: v.text("master-key-file"),
 		LogLevel: v.text("log-level"), LogFormat: v.text("log-format"), Issuers: split(v.text("oidc-issuers")),
+		Audience: v.text("oidc-audience"), Trust: split(v.text("oidc-trust")),
 	}
 	// The checks have seen these texts: what does not parse was reported.
 	s.RateLimit, _ = strconv.ParseFloat(v.text("rate-limit"), 64)
@@ -169,6 +174,15 @@ func checkIssuers(text string) error {
 		local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 		if u.Scheme != "https" && (u.Scheme != "http" || !local) {
 			return fmt.Errorf("%q: an issuer needs https (http only on this machine)", issuer)
+		}
+	}
+	return nil
+}
+
+func checkTrust(text string) error {
+	for _, what := range split(text) {
+		if err := oneOf("admins", "agents")(what); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -147,6 +147,31 @@ func TestOIDC(t *testing.T) {
 		}
 	})
 
+	t.Run("trusted", func(t *testing.T) {
+		s := drover.Up(t, "--oidc-issuers", good.URL, "--oidc-audience", "drover", "--oidc-trust", "admins,agents")
+		ours := map[string]any{"aud": "drover", "realm_access": roles("drover-admin")}
+		got, err := dial(t, s.URL(), good.rs256(t, ours)).WhoAmI(context.Background())
+		if diff := cmp.Diff(v1.WhoAmI{User: "alice", Org: "acme", Admin: true}, got); err != nil || diff != "" {
+			t.Errorf("an issuer that makes admins: %v\n%s", err, diff)
+		}
+		agent := map[string]any{"aud": "drover", "fleetshard-operator-cluster-id": "local", "realm_access": roles("fleetshard_operator")}
+		desired := s.URL() + "/api/dinosaurs_mgmt/v1/agent-clusters/local/dinosaurs"
+		for name, c := range map[string]struct {
+			reason, url string
+			claims      map[string]any
+			want        int
+		}{
+			"agent":    {"An outside agent reads what its cluster is to have.", desired, agent, 200},
+			"audience": {"A token for another service of the same issuer.", desired, map[string]any{"aud": "wiki"}, 401},
+			"any":      {"A token for nobody in particular.", desired, nil, 401},
+			"user":     {"An agent is no user.", s.URL() + "/api/dinosaurs_mgmt/v1/dinosaurs", agent, 403},
+		} {
+			if a := drover.Must(t, drover.Request{Method: http.MethodGet, URL: c.url, Token: good.rs256(t, c.claims)}); a.Status != c.want {
+				t.Errorf("%s: %s status %d, want %d", name, c.reason, a.Status, c.want)
+			}
+		}
+	})
+
 	t.Run("scoping", func(t *testing.T) { scoping(t, s, good) })
 
 	t.Run("no admin rights", func(t *testing.T) {
