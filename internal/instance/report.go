@@ -29,8 +29,9 @@ const (
 // Report writes what an agent observed, as far as it is news, and wakes what it
 // is about. An observation that makes no sense (of an instance elsewhere, of a
 // generation that never was, in an unknown state) changes nothing and is
-// returned as refused; the others are not harmed by it, nor by one that cannot
-// be written now, for which the first error is returned.
+// returned as refused, and so is one of an instance that cannot be read or
+// shown: telling it again mends nothing. The others are not harmed, nor are they
+// by one that cannot be written now, for which the first error is returned.
 func (s *Service) Report(ctx context.Context, clusterID string, items []Observation) (refused []string, err error) {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
@@ -42,7 +43,7 @@ func (s *Service) Report(ctx context.Context, clusterID string, items []Observat
 			err := s.observe(ctx, clusterID, item)
 			switch kind := fault.Of(err); {
 			case err == nil:
-			case kind == fault.Invalid, kind == fault.NotFound:
+			case kind == fault.Invalid, kind == fault.NotFound, kind == fault.Internal && ctx.Err() == nil:
 				bad[i] = true
 				return nil
 			case kind == fault.Unavailable && fault.Reason(err) != noOffering:

@@ -133,36 +133,45 @@ func TestDeletedBeforeItWasAskedDoesNotCount(t *testing.T) {
 	w.check(nil)
 }
 
-// What cannot be read or shown of one instance must not keep the word on
-// others from counting.
+// What is wrong with one instance must not keep the word on others from counting.
 func TestOneBrokenInstanceDoesNotSilenceTheOthers(t *testing.T) {
-	w, off := newWorld(t, nil)
-	var ids []string
-	for _, name := range []string{"a", "b", "c"} {
-		o, err := w.service.Create(alice, off, instance.Create{Name: name})
-		w.must(err)
-		ids = append(ids, o.ID)
-	}
-	for work, ok := w.claim(); ok; work, ok = w.claim() {
-		for !w.run(work) {
-		}
-	}
-	lost := w.instances(false)[0]
-	lost.Object.Spec = []byte(`{"offering":"vanished"}`)
-	_, err := w.ledger.Commit(context.Background(), ledger.Set{Actor: "test", Cause: "test",
-		Puts: []ledger.Put{{Object: lost.Object, Expect: lost.Version, Op: "damage"}}})
-	w.must(err)
-	var items []instance.Observation
-	for _, id := range ids {
-		items = append(items, instance.Observation{ID: id, Generation: 1, State: "ready"})
-	}
-	if _, err := w.service.Report(context.Background(), "local", items); err == nil {
-		t.Error("a report that was not taken whole must say so: the agent tells it again")
-	}
-	for _, in := range w.instances(false) {
-		if in.ID != lost.ID && in.Status.Observed == nil {
-			t.Errorf("the word on %s did not count", in.Name)
-		}
+	for _, c := range []struct {
+		reason, spec string
+		again        bool
+	}{
+		{"an offering that is not loaded yet is asked for again", `{"offering":"vanished"}`, true},
+		{"a damaged one is refused: telling it again mends nothing", `{"offering":5}`, false},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			w, off := newWorld(t, nil)
+			var items []instance.Observation
+			for _, name := range []string{"a", "b", "c"} {
+				o, err := w.service.Create(alice, off, instance.Create{Name: name})
+				w.must(err)
+				items = append(items, instance.Observation{ID: o.ID, Generation: 1, State: "ready"})
+			}
+			for work, ok := w.claim(); ok; work, ok = w.claim() {
+				for !w.run(work) {
+				}
+			}
+			all := w.instances(false)
+			lost := all[0].Object
+			lost.Spec = []byte(c.spec)
+			_, err := w.ledger.Commit(context.Background(), ledger.Set{Actor: "test", Cause: "test",
+				Puts: []ledger.Put{{Object: lost, Expect: lost.Version, Op: "damage"}}})
+			w.must(err)
+			refused, err := w.service.Report(context.Background(), "local", items)
+			if (err != nil) != c.again || (len(refused) == 1) == c.again {
+				t.Errorf("refused %v, %v", refused, err)
+			}
+			for _, in := range all[1:] {
+				o, err := w.ledger.Get(context.Background(), in.Ref)
+				w.must(err)
+				if now, err := instance.Decode(o); err != nil || now.Status.Observed == nil {
+					t.Errorf("the word on %s did not count: %v", in.Name, err)
+				}
+			}
+		})
 	}
 }
 
