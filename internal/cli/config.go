@@ -105,7 +105,11 @@ func resolve(flags *pflag.FlagSet, getenv func(string) string, uses use) (values
 		v := given(s, flags, getenv, file, path)
 		if s.check != nil && v.text != "" {
 			if err := s.check(v.text); err != nil {
-				mistakes = append(mistakes, fmt.Sprintf("%s: %q: %v", v.source, v.show(), err))
+				where := v.source
+				if v.given == 1 { // flags and variables say their names themselves
+					where += ": " + s.name
+				}
+				mistakes = append(mistakes, fmt.Sprintf("%s: %q: %v", where, v.show(), err))
 			}
 		}
 		out[s.name] = v
