@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -28,12 +29,39 @@ type Call struct {
 	Body    any
 }
 
+// perHost bounds the calls to one seller's service at a time, so that one that
+// hangs cannot take all workers from the others.
+const perHost = 4
+
 // Caller calls hooks over HTTP.
-type Caller struct{ client *http.Client }
+type Caller struct {
+	client *http.Client
+
+	mu   sync.Mutex
+	busy map[string]int // calls under way by host
+}
 
 // New makes a caller. It follows no redirects: a hook is where the offering says.
 func New() *Caller {
-	return &Caller{client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	return &Caller{busy: map[string]int{}, client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
+func (c *Caller) enter(host string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy[host] >= perHost {
+		return false
+	}
+	c.busy[host]++
+	return true
+}
+
+func (c *Caller) leave(host string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy[host]--; c.busy[host] == 0 {
+		delete(c.busy, host)
+	}
 }
 
 // Call posts and returns nil when the answer is 2xx. 4xx is Invalid: the seller
@@ -54,6 +82,10 @@ func (c *Caller) Call(ctx context.Context, call Call) error {
 	if err != nil {
 		return fault.New(fault.Invalid, "hook of phase %s has no valid URL", call.Phase)
 	}
+	if !c.enter(req.URL.Host) {
+		return fault.New(fault.Unavailable, "the service behind the hook of phase %s is slow; %d calls wait for it", call.Phase, perHost)
+	}
+	defer c.leave(req.URL.Host)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", fmt.Sprintf("%s/%s/%d", call.Fence.ID, call.Phase, call.Fence.Generation))
 	req.Header.Set("Drover-Fence", fmt.Sprint(call.Fence.Token))

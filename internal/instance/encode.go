@@ -19,9 +19,15 @@ func encode(ctx context.Context, off *offering.Offering, in *Instance, op string
 	if o.Status, err = json.Marshal(in.Status); err != nil {
 		return ledger.Put{}, err
 	}
-	if o.View, err = off.Present(ctx, facts(in)); err != nil {
+	view, err := off.Present(ctx, facts(in))
+	switch {
+	case err == nil:
+		o.View = view
+	case in.Version == 0:
 		return ledger.Put{}, err
 	}
+	// What exists must be able to go its way, and in the end to go, even if its
+	// offering can no longer say how to show it: the last view stays.
 	o.Fields = ledger.Fields{
 		"offering": in.Spec.Offering, "region": in.Spec.Region, "provider": in.Spec.Provider,
 		"instance_type": in.Spec.Type, "size": in.Spec.Size, "version": in.Spec.Version, "multi_az": in.Spec.MultiAZ,
