@@ -112,13 +112,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// Frozen tells why the agent applies nothing; empty: it does.
-func (a *Agent) Frozen() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.frozen
-}
-
 func (a *Agent) nudge() {
 	select {
 	case a.kick <- struct{}{}:

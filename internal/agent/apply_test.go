@@ -42,7 +42,7 @@ func TestRefusedItemIsReportedAndTriedAgain(t *testing.T) {
 					return nil
 				}})
 				s := newServer()
-				_, stop := start(t, s, rt, t.TempDir())
+				stop := start(t, s, rt, t.TempDir())
 				defer stop()
 				s.say(desired(1, item("a", 1), item("b", 1)))
 				settle(time.Second)
@@ -96,7 +96,7 @@ func TestItemsInParallelEachInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := &slow{Runtime: simulated.New(simulated.Config{}), running: map[string]int{}}
 		s := newServer()
-		_, stop := start(t, s, rt, t.TempDir())
+		stop := start(t, s, rt, t.TempDir())
 		defer stop()
 		say := func(seq, generation int64) {
 			var items []v1.Item

@@ -142,7 +142,7 @@ func desired(seq int64, items ...v1.Item) v1.Desired {
 }
 
 // start runs an agent until the returned function is called.
-func start(t *testing.T, s agent.Client, rt runtime.Runtime, dir string) (a *agent.Agent, stop func()) {
+func start(t *testing.T, s agent.Client, rt runtime.Runtime, dir string) (stop func()) {
 	t.Helper()
 	a, err := agent.New(agent.Config{Client: s, Cluster: "c1", Runtime: rt, Dir: dir})
 	if err != nil {
@@ -151,7 +151,7 @@ func start(t *testing.T, s agent.Client, rt runtime.Runtime, dir string) (a *age
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
-	return a, func() {
+	return func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)

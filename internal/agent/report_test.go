@@ -16,7 +16,7 @@ import (
 func TestManyItemsComeInPieces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, rt := newServer(), simulated.New(simulated.Config{})
-		_, stop := start(t, s, rt, t.TempDir())
+		stop := start(t, s, rt, t.TempDir())
 		defer stop()
 		var items []v1.Item
 		for i := range 2000 {
@@ -38,7 +38,7 @@ func TestManyItemsComeInPieces(t *testing.T) {
 func TestOneBodyForTwoItems(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, rt := newServer(), simulated.New(simulated.Config{})
-		_, stop := start(t, s, rt, t.TempDir())
+		stop := start(t, s, rt, t.TempDir())
 		defer stop()
 		a, b := item("a", 1), item("a", 1)
 		b.ID, b.Delete, b.Body = "b", true, nil
@@ -105,7 +105,7 @@ func BenchmarkChange(b *testing.B) {
 func TestFailedHeartbeatIsOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, rt := newServer(), simulated.New(simulated.Config{})
-		_, stop := start(t, s, rt, t.TempDir())
+		stop := start(t, s, rt, t.TempDir())
 		defer stop()
 		deaf := func(v bool) {
 			s.mu.Lock()

@@ -199,35 +199,6 @@ func TestResyncSurvivesItsConsumers(t *testing.T) {
 	})
 }
 
-func TestRunningCountsRunsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, hold := newStore(), make(chan struct{})
-		loop := reconcile.New(reconcile.Config{Ledger: s, Reconcilers: map[string]reconcile.Reconciler{
-			"thing": reconciler(func(context.Context, reconcile.Task) (reconcile.Result, error) {
-				<-hold
-				return reconcile.Result{}, nil
-			}),
-		}})
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error)
-		go func() { ended <- loop.Run(ctx) }()
-		s.wake("a", "b")
-		synctest.Wait()
-		if diff := cmp.Diff(map[string]int{"thing": 2}, loop.Running()); diff != "" {
-			t.Errorf("while two run (-want +got):\n%s", diff)
-		}
-		close(hold)
-		synctest.Wait()
-		if diff := cmp.Diff(map[string]int{}, loop.Running()); diff != "" {
-			t.Errorf("after they ended (-want +got):\n%s", diff)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestResyncWakesWhatIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

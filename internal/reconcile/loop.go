@@ -134,17 +134,6 @@ func (l *Loop) Run(ctx context.Context) error {
 	return nil
 }
 
-// Running counts the runs in flight per kind.
-func (l *Loop) Running() map[string]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := map[string]int{}
-	for r := range l.runs {
-		n[r.work.Kind]++
-	}
-	return n
-}
-
 // drain lets runs finish within the grace, then cancels them and waits. A run
 // that ignores its context keeps its lease meanwhile: nobody else may start
 // what it has not stopped.
