@@ -153,7 +153,7 @@ func TestCompileReportsEveryProblemWithItsPlace(t *testing.T) {
 	}
 	var got []place
 	for _, p := range problems {
-		got = append(got, place{p.Where(), p.Offset})
+		got = append(got, place{expr.Where(p.Path), p.Offset})
 	}
 	want := []place{{"a", 7}, {"b[1]", 18}, {"c.d", 0}, {"c.e", 5}, {"f", 2}, {"g", 6}, {"h ${x}", 0}, {"i", 14}, {"z", 6}}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/droverhq/drover/internal/fault"
 )
@@ -93,7 +94,7 @@ func (p *program) eval(ctx context.Context, vars cel.Activation, budget *int) (a
 	return v, nil
 }
 
-func (p *program) run(ctx context.Context, vars cel.Activation) (out refVal, details *cel.EvalDetails, err error) {
+func (p *program) run(ctx context.Context, vars cel.Activation) (out ref.Val, details *cel.EvalDetails, err error) {
 	if p.tracked {
 		return p.prg.ContextEval(ctx, vars)
 	}

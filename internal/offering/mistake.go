@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/droverhq/drover/internal/expr"
 	"github.com/droverhq/drover/internal/fault"
 )
 
@@ -68,7 +69,7 @@ func (f *file) inside(path []any, offset int, message string) {
 
 // missing reports that something is not there, unless what is there is wrong already.
 func (f *file) missing(path []any, format string, args ...any) {
-	if !f.wrong[where(path)] {
+	if !f.wrong[expr.Where(path)] {
 		f.at(path, format, args...)
 	}
 }
@@ -77,24 +78,9 @@ func (f *file) report(at place, path []any, message string) {
 	if f.wrong == nil {
 		f.wrong = map[string]bool{}
 	}
-	f.wrong[where(path)] = true
-	f.mistakes = append(f.mistakes, Mistake{Source: f.source, Line: at.line, Column: at.column, Path: where(path), Message: message})
-}
-
-// where writes a path for people.
-func where(path []any) string {
-	var sb strings.Builder
-	for _, step := range path {
-		if i, ok := step.(int); ok {
-			fmt.Fprintf(&sb, "[%d]", i)
-			continue
-		}
-		if sb.Len() > 0 {
-			sb.WriteByte('.')
-		}
-		fmt.Fprint(&sb, step)
-	}
-	return sb.String()
+	where := expr.Where(path)
+	f.wrong[where] = true
+	f.mistakes = append(f.mistakes, Mistake{Source: f.source, Line: at.line, Column: at.column, Path: where, Message: message})
 }
 
 // under returns a new path with more steps.

@@ -148,12 +148,8 @@ func (f *file) try(o *Offering) {
 			Cluster: "sample", Namespace: "sample", Placement: "sample", Host: "sample.example.org",
 			Parameters: parameters, Created: time.Unix(0, 0).UTC(),
 		}
-		for part, render := range map[string]func(context.Context, Facts) error{
-			"routes":  func(ctx context.Context, s Facts) error { _, err := o.render(ctx, o.routes, s); return err },
-			"desired": func(ctx context.Context, s Facts) error { _, err := o.render(ctx, o.desired, s); return err },
-			"present": func(ctx context.Context, s Facts) error { _, err := o.render(ctx, o.present, s); return err },
-		} {
-			if err := render(context.Background(), facts); err != nil && !seen[part+err.Error()] {
+		for part, t := range map[string]*expr.Template{"routes": o.routes, "desired": o.desired, "present": o.present} {
+			if _, err := o.render(context.Background(), t, facts); err != nil && !seen[part+err.Error()] {
 				seen[part+err.Error()] = true
 				f.at([]any{"spec", part}, "cannot be made for plan %s.%s: %v", key[0], key[1], err)
 			}

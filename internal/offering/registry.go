@@ -16,10 +16,9 @@ type Registry struct {
 }
 
 type table struct {
-	names     map[string]*Offering
-	groups    map[[2]string]*Offering
-	resources map[string]*Offering
-	list      []*Offering // by name
+	names  map[string]*Offering
+	groups map[[2]string]*Offering
+	list   []*Offering // by name
 }
 
 func (r *Registry) load() *table {
@@ -38,12 +37,6 @@ func (r *Registry) Get(name string) (*Offering, bool) {
 // ByGroup returns the offering behind /api/<group>/<version>.
 func (r *Registry) ByGroup(group, version string) (*Offering, bool) {
 	o, ok := r.load().groups[[2]string{group, version}]
-	return o, ok
-}
-
-// ByResource returns the offering whose instances are called so, one or many.
-func (r *Registry) ByResource(word string) (*Offering, bool) {
-	o, ok := r.load().resources[word]
 	return o, ok
 }
 
@@ -67,7 +60,7 @@ func (r *Registry) drop(name string) {
 func (r *Registry) change(edit func(names map[string]*Offering)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := &table{names: maps.Clone(r.load().names), groups: map[[2]string]*Offering{}, resources: map[string]*Offering{}}
+	t := &table{names: maps.Clone(r.load().names), groups: map[[2]string]*Offering{}}
 	if t.names == nil {
 		t.names = map[string]*Offering{}
 	}
@@ -75,7 +68,6 @@ func (r *Registry) change(edit func(names map[string]*Offering)) {
 	t.list = slices.SortedFunc(maps.Values(t.names), func(a, b *Offering) int { return cmp.Compare(a.Metadata.Name, b.Metadata.Name) })
 	for _, o := range t.list {
 		t.groups[[2]string{o.Spec.API.Group, o.Spec.API.Version}] = o
-		t.resources[o.Spec.Names.Plural], t.resources[o.Spec.Names.Singular] = o, o
 	}
 	r.table.Store(t)
 }

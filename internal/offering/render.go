@@ -30,7 +30,7 @@ func (o *Offering) Routes(ctx context.Context, facts Facts) ([]RouteHost, error)
 	out := make([]RouteHost, 0, len(hosts))
 	for i, h := range hosts {
 		host, _ := h.(string)
-		if h == nil || host == "" && h == "" {
+		if h == nil || h == "" {
 			continue
 		}
 		host = strings.ToLower(host)

@@ -58,11 +58,6 @@ func TestApply(t *testing.T) {
 	if _, ok := s.Registry().ByGroup("teas_mgmt", "v1"); !ok {
 		t.Error("it is found by its API path at once")
 	}
-	for _, word := range []string{"tea", "teas"} {
-		if o, ok := s.Registry().ByResource(word); !ok || o.Metadata.Name != "tea" {
-			t.Errorf("it is found as %s", word)
-		}
-	}
 
 	if _, changed, err := s.Apply(ctx, "elsewhere", append([]byte("# again\n"), variant("tea", "1")...)); err != nil || changed || len(st.log) != 1 {
 		t.Errorf("the same content writes nothing, got %v, %v", changed, err)
