@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -176,12 +177,7 @@ func verify(signed *jose.JSONWebSignature, list []jose.JSONWebKey, id string) ([
 }
 
 func known(list []jose.JSONWebKey, id string) bool {
-	for i := range list {
-		if id != "" && list[i].KeyID == id {
-			return true
-		}
-	}
-	return false
+	return id != "" && slices.ContainsFunc(list, func(k jose.JSONWebKey) bool { return k.KeyID == id })
 }
 
 // turn is a lock that one can stop waiting for.

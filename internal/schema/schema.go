@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -168,7 +169,7 @@ func checkDefaults(s *jsonschema.Schema, path []string, seen map[*jsonschema.Sch
 			}
 		}
 	}
-	for _, name := range sortedKeys(s.Properties) {
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		problems = append(problems, checkDefaults(s.Properties[name], append(slices.Clone(path), "properties", name), seen)...)
 	}
 	return problems
