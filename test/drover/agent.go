@@ -41,7 +41,7 @@ func Join(t testing.TB, server, cluster, token string, args ...string) *Agent {
 	a.Start(t)
 	t.Cleanup(func() {
 		a.Kill()
-		KillInstances(a.DataDir)
+		Clear(a.DataDir)
 		if t.Failed() {
 			t.Logf("log of the agent of %s:\n%s", cluster, tail(a.Log()))
 		}

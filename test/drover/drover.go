@@ -73,7 +73,7 @@ func start(t testing.TB, mode string, args []string) *Server {
 	s.Start(t)
 	t.Cleanup(func() {
 		s.Kill()
-		KillInstances(s.DataDir)
+		Clear(s.DataDir)
 		if t.Failed() {
 			t.Logf("log of drover %s:\n%s", mode, tail(s.Log()))
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Instances lists the processes that run instances for a data directory, by
@@ -31,11 +32,24 @@ func Instances(dir string) []int {
 	return pids
 }
 
-// KillInstances ends what a test has left running in its own directory.
-func KillInstances(dir string) {
+// KillInstances ends the processes that run now.
+func KillInstances(dir string) (killed int) {
 	for _, pid := range Instances(dir) {
-		if p, err := os.FindProcess(pid); err == nil {
-			_ = p.Kill()
+		if p, err := os.FindProcess(pid); err == nil && p.Kill() == nil {
+			killed++
 		}
+	}
+	return killed
+}
+
+// Clear ends what a test has left running in its own directory, after it has
+// ended whoever would start more. It looks more than once: a process that was
+// just being started shows its command a moment later.
+func Clear(dir string) {
+	for quiet := 0; quiet < 3; quiet++ {
+		if KillInstances(dir) > 0 {
+			quiet = 0
+		}
+		time.Sleep(10 * time.Millisecond) // nothing signals the birth of another's child
 	}
 }

@@ -51,7 +51,7 @@ func desk(t *testing.T) (dir string, s *drover.Server) {
 	s = &drover.Server{Mode: "up", DataDir: filepath.Join(dir, ".drover"), Listen: drover.FreeAddress(t), Routes: drover.FreeAddress(t)}
 	t.Cleanup(func() {
 		s.Kill()
-		drover.KillInstances(s.DataDir)
+		drover.Clear(s.DataDir)
 		if t.Failed() {
 			t.Logf("log:\n%s", s.Log())
 		}
