@@ -192,8 +192,10 @@ func (b *batch) put(p *Put) (Object, bool) {
 		w.Before = earlier.Before
 	}
 	b.d.Objects[o.Ref] = w
-	b.total(before, -1)
-	b.total(&o, +1)
+	if before == nil || before.Deleted.IsZero() != o.Deleted.IsZero() || b.moved(before, &o) {
+		b.total(before, -1)
+		b.total(&o, +1)
+	}
 	return o, true
 }
 
@@ -211,6 +213,19 @@ func equalValue(a, b any) bool {
 		return x.Equal(y)
 	}
 	return a == b
+}
+
+// moved reports whether an object counts elsewhere than before, which few
+// transitions bring about.
+func (b *batch) moved(before, after *Object) bool {
+	for _, columns := range b.kinds[after.Kind].Totals {
+		for _, c := range columns {
+			if !equalValue(before.Value(c), after.Value(c)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (b *batch) total(o *Object, by int64) {

@@ -18,10 +18,14 @@ type batch struct {
 	state    ledger.State
 	holders  map[ledger.Ref]string
 	work     map[ledger.Ref]ledger.WorkRow // rows to write besides the decision's
-	fence    int64                         // of the head row
-	tokens   int64                         // taken from it
+	head     headRow
+	tokens   int64 // taken from head.fence
 	answers  []answer
 }
+
+// headRow is what the log's head says. On PostgreSQL others may move it until
+// it is locked, by the append to the log.
+type headRow struct{ seq, at, fence int64 }
 
 // attempt writes a batch and answers its requests; they have no answer if it
 // returns an error.
@@ -42,7 +46,9 @@ func (l *Ledger) attempt(requests []*request) (changes int, err error) {
 		}
 	}
 	defer l.engine.abandon()
-	if err := b.load(ctx); err != nil {
+	known := l.head
+	l.head = nil // until it is certain again
+	if err := b.load(ctx, known); err != nil {
 		return 0, err
 	}
 	stored := map[ledger.Ref][]any{}
@@ -51,7 +57,7 @@ func (l *Ledger) attempt(requests []*request) (changes int, err error) {
 	}
 	b.lease()
 	d := ledger.Decide(l.kinds, &l.lanes, b.state, b.sets)
-	var base logBase
+	base := logBase{seq: b.head.seq, at: max(b.head.at, micros(b.state.Now))}
 	statements, err := b.statements(&d, stored, &base)
 	if err != nil {
 		return 0, err
@@ -63,6 +69,7 @@ func (l *Ledger) attempt(requests []*request) (changes int, err error) {
 			return 0, err
 		}
 	}
+	b.remember(len(d.Changes), &base)
 	b.answer(&d, base.seq)
 	if hint {
 		l.hints.signal()
@@ -70,10 +77,21 @@ func (l *Ledger) attempt(requests []*request) (changes int, err error) {
 	return len(d.Changes), nil
 }
 
+// remember keeps the head that was committed, where no one else moves it.
+func (b *batch) remember(changes int, base *logBase) {
+	if b.l.dialect.alone {
+		if changes > 0 {
+			b.head.seq, b.head.at = base.seq+int64(changes), base.at
+		}
+		b.head.fence += b.tokens
+		b.l.head = &b.head
+	}
+}
+
 // load reads, and locks where others may write, all that the decision needs.
 // The order of the locks is the same in every replica: objects, names,
 // counters, work, each sorted; claims do not wait.
-func (b *batch) load(ctx context.Context) error {
+func (b *batch) load(ctx context.Context, head *headRow) error {
 	need := ledger.Needs(b.sets)
 	for _, r := range b.requests {
 		for _, lease := range concat(r.renew, r.release) {
@@ -85,14 +103,19 @@ func (b *batch) load(ctx context.Context) error {
 	slices.SortFunc(need.Work, compareRef)
 	need.Work = slices.Compact(need.Work)
 
-	var at, clock int64
-	now := b.l.dialect.clock
-	if now == "" {
-		now = "0"
+	var clock int64
+	var queries []query
+	if head != nil {
+		b.head = *head
+	} else {
+		now := b.l.dialect.clock
+		if now == "" {
+			now = "0"
+		}
+		queries = append(queries, query{sql: "SELECT seq, at, fence, " + now + " FROM head", each: func(scan scanner) error {
+			return scan(&b.head.seq, &b.head.at, &b.head.fence, &clock)
+		}})
 	}
-	queries := []query{{sql: "SELECT at, fence, " + now + " FROM head", each: func(scan scanner) error {
-		return scan(&at, &b.fence, &clock)
-	}}}
 	for i := 0; i < len(need.Objects); {
 		kind := need.Objects[i].Kind
 		var keys [][]any
@@ -154,7 +177,7 @@ func (b *batch) load(ctx context.Context) error {
 	if clock == 0 {
 		clock = micros(b.l.config.Now())
 	}
-	b.state.Now, b.state.Logged = instant(clock), instant(at)
+	b.state.Now, b.state.Logged = instant(clock), instant(b.head.at)
 	return nil
 }
 
@@ -235,7 +258,7 @@ func (b *batch) statements(d *ledger.Decision, stored map[ledger.Ref][]any, base
 		out = append(out, r.exec...)
 	}
 	if b.tokens > 0 {
-		out = append(out, statement{op: raw, sql: "UPDATE head SET fence = $1", args: []any{b.fence + b.tokens}})
+		out = append(out, statement{op: raw, sql: "UPDATE head SET fence = $1", args: []any{b.head.fence + b.tokens}})
 	}
 	var totals [][]any
 	for _, name := range slices.Sorted(maps.Keys(d.Totals)) {
@@ -248,7 +271,7 @@ func (b *batch) statements(d *ledger.Decision, stored map[ledger.Ref][]any, base
 			c := &d.Changes[i]
 			rows[i] = []any{c.Actor, string(c.Cause), c.Op, c.Object.Kind, c.Object.ID, c.Object.Org, c.Object.Version, encodeState(&c.Object)}
 		}
-		out = append(out, statement{op: appendLog, table: logTable, rows: rows, at: micros(b.state.Now), base: base})
+		out = append(out, statement{op: appendLog, table: logTable, rows: rows, base: base})
 	}
 	return out, nil
 }

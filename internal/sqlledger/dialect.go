@@ -44,6 +44,7 @@ type dialect struct {
 	clock                    string // the time in microseconds; "" = the program's
 	rowNumber                string // extra column of object tables
 	trigram                  bool
+	alone                    bool // no other process writes
 }
 
 var postgresDialect = dialect{
@@ -63,7 +64,7 @@ var sqliteDialect = dialect{
 	name: "lite", text: "TEXT", whole: "INTEGER", bytes: "BLOB", compact: " WITHOUT ROWID",
 	tableExists: "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = $1",
 	listIndexes: "SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = $1",
-	fence:       "0", rowNumber: "number INTEGER PRIMARY KEY, ", trigram: true,
+	fence:       "0", rowNumber: "number INTEGER PRIMARY KEY, ", trigram: true, alone: true,
 }
 
 // connect opens the database that the URL names.

@@ -48,6 +48,7 @@ type Ledger struct {
 	kinds   map[string]ledger.Kind
 	vault   *ledger.Vault
 	lanes   ledger.Lanes // the committer's alone
+	head    *headRow     // as last committed, nil if that is not certain; the committer's alone
 	queue   chan *request
 	hints   hub
 	totals  chan struct{} // room for filtered totals

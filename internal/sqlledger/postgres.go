@@ -256,7 +256,7 @@ func (e *pg) save(ctx context.Context, statements []statement, hint bool) error 
 			b.Queue(s.sql, s.args...)
 		case appendLog:
 			b.Queue(e.sql(stmtKey{table: s.table, op: appendLog}),
-				append([]any{int64(len(s.rows)), s.at}, arrays(s.table.columns[2:], s.rows)...)...)
+				append([]any{int64(len(s.rows)), s.base.at}, arrays(s.table.columns[2:], s.rows)...)...)
 		case remove:
 			b.Queue(e.sql(stmtKey{table: s.table, op: s.op}), arrays(s.table.columns[:s.table.key], s.rows)...)
 		default:

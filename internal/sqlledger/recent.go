@@ -22,11 +22,11 @@ func rowKey(key []any) string {
 	return key[0].(string) + "\x00" + key[1].(string) // no text holds a zero byte
 }
 
-// get returns a scanner of the row, nil if it is not known.
-func (r *recent) get(t *table, key []any) scanner {
-	row, ok := r.rows[t][rowKey(key)]
-	if !ok {
-		return nil
+// get returns a scanner of the row, nil if it is known to be gone.
+func (r *recent) get(t *table, key []any) (scan scanner, known bool) {
+	row, known := r.rows[t][rowKey(key)]
+	if row == nil {
+		return nil, known
 	}
 	return func(dest ...any) error {
 		for i, d := range dest {
@@ -42,7 +42,7 @@ func (r *recent) get(t *table, key []any) scanner {
 			}
 		}
 		return nil
-	}
+	}, true
 }
 
 // committed takes over what a transaction has written.
@@ -55,18 +55,18 @@ func (r *recent) committed(statements []statement) {
 		switch s.op {
 		case insert, update:
 			for _, row := range s.rows {
-				r.put(s.table, row)
+				r.put(s.table, rowKey(row[:s.table.key]), row)
 			}
 		case remove:
 			for _, key := range s.rows {
-				delete(r.rows[s.table], rowKey(key))
+				r.put(s.table, rowKey(key), nil)
 			}
 		}
 	}
 }
 
-func (r *recent) put(t *table, row []any) {
-	key, size := rowKey(row[:t.key]), 0
+func (r *recent) put(t *table, key string, row []any) {
+	size := 0
 	for _, v := range row {
 		if s, ok := v.(string); ok {
 			size += len(s)
@@ -83,7 +83,7 @@ func (r *recent) put(t *table, row []any) {
 		r.rows[t] = map[string][]any{}
 	}
 	if _, known := r.rows[t][key]; !known {
-		r.n++ // what is removed still counts: the bound is rough
+		r.n++
 	}
 	r.rows[t][key] = row
 }

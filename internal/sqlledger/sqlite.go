@@ -152,7 +152,11 @@ func (e *lite) rows(ctx context.Context, query string, args []any) (*sql.Rows, e
 // costs a goroutine each, and the one writer never waits for a lock.
 func (e *lite) load(_ context.Context, queries []query) error {
 	if !e.open {
-		if _, err := e.conn.ExecContext(context.Background(), "BEGIN IMMEDIATE"); err != nil {
+		stmt, err := e.prepared("BEGIN IMMEDIATE")
+		if err == nil {
+			_, err = stmt.ExecContext(context.Background())
+		}
+		if err != nil {
 			return liteError(err, false)
 		}
 		e.open = true
@@ -178,9 +182,11 @@ func (e *lite) loadOne(q query) error {
 		return err
 	}
 	for _, key := range q.keys {
-		if scan := e.recent.get(q.table, key); scan != nil {
-			if err := q.each(scan); err != nil {
-				return err
+		if scan, known := e.recent.get(q.table, key); known {
+			if scan != nil {
+				if err := q.each(scan); err != nil {
+					return err
+				}
 			}
 			continue
 		}
@@ -271,12 +277,11 @@ func (e *lite) saveOne(s *statement) error {
 
 // append gives changes the sequences behind the head.
 func (e *lite) append(s *statement) error {
-	head, err := e.prepared("UPDATE head SET seq = seq + $1, at = max(at, $2) RETURNING seq - $1, at")
+	head, err := e.prepared("UPDATE head SET seq = $1, at = $2")
 	if err != nil {
 		return err
 	}
-	var at int64
-	if err := head.QueryRowContext(context.Background(), int64(len(s.rows)), s.at).Scan(&s.base.seq, &at); err != nil {
+	if _, err := head.ExecContext(context.Background(), s.base.seq+int64(len(s.rows)), s.base.at); err != nil {
 		return err
 	}
 	stmt, err := e.stmt(stmtKey{table: s.table, op: insert})
@@ -285,7 +290,7 @@ func (e *lite) append(s *statement) error {
 	}
 	args := make([]any, len(s.table.columns))
 	for i, row := range s.rows {
-		args[0], args[1] = s.base.seq+int64(i)+1, at
+		args[0], args[1] = s.base.seq+int64(i)+1, s.base.at
 		copy(args[2:], row)
 		if _, err := stmt.ExecContext(context.Background(), args...); err != nil {
 			return err

@@ -101,9 +101,10 @@ type statement struct {
 	sql     string
 	args    []any
 
-	at   int64    // for appendLog: not before this
-	base *logBase // for appendLog: where the rows went
+	base *logBase // for appendLog
 }
 
-// logBase is what an append to the log was given.
-type logBase struct{ seq int64 }
+// logBase is behind which sequence, and with which time, an append to the log
+// goes. Where others append too it is what the head said when it was read: the
+// engine then puts in the sequence that it was given.
+type logBase struct{ seq, at int64 }

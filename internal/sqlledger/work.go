@@ -106,7 +106,7 @@ func (b *batch) claimed(i, limit int, scan scanner) error {
 	}
 	if token == 0 {
 		b.tokens++
-		token = b.fence + b.tokens
+		token = b.head.fence + b.tokens
 	}
 	b.state.Work[row.Ref] = row
 	b.holders[row.Ref] = holder
