@@ -104,7 +104,10 @@ func parseServer(server string) (*url.URL, error) {
 	}
 	base, err := url.Parse(raw)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("server %q is not an http or https URL such as http://127.0.0.1:8000", server)
+		return nil, errors.New("the server is named by an http or https URL, such as http://127.0.0.1:8000")
+	}
+	if base.User != nil {
+		return nil, errors.New("a user or password has no place in the server's URL: use a token")
 	}
 	return &url.URL{Scheme: base.Scheme, Host: base.Host, Path: strings.TrimSuffix(base.Path, "/")}, nil
 }

@@ -44,6 +44,7 @@ func TestNew(t *testing.T) {
 		{reason: "a path prefix stays", server: "https://example.org/fleet/", want: "https://example.org/fleet"},
 		{reason: "other schemes are refused", server: "ftp://example.org"},
 		{reason: "nothing is refused", server: ""},
+		{reason: "a password is not dropped in silence", server: "https://me:secret@example.org"},
 		{reason: "a line break would smuggle a header", server: "localhost", token: "a\nb"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {

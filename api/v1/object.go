@@ -118,6 +118,6 @@ type Error struct {
 // CreateCluster makes a data plane known: POST /api/v1/clusters, admins only.
 type CreateCluster struct {
 	Name     string `json:"name" doc:"Also the id that its agent speaks for"`
-	Provider string `json:"cloud_provider"`
-	Region   string `json:"region"`
+	Provider string `json:"cloud_provider,omitempty" doc:"Needed: instances are placed by it"`
+	Region   string `json:"region,omitempty" doc:"Needed, likewise"`
 }

@@ -18,7 +18,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Config is what main hands in. The functions run until ctx ends.
+// Config is what main hands in. The functions run until ctx ends and have no
+// default.
 type Config struct {
 	Version string
 	Up      func(ctx context.Context, s ServerSettings) error
@@ -132,10 +133,7 @@ func (c *CLI) Run(ctx context.Context, args []string) int {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = errInterrupted
 	}
-	var silent *silentError
-	if !errors.As(err, &silent) {
-		fmt.Fprintln(c.cfg.Err, "drover: "+explain(err))
-	}
+	fmt.Fprintln(c.cfg.Err, "drover: "+explain(err))
 	var usage *usageError
 	if errors.As(err, &usage) && !usage.quiet {
 		fmt.Fprintf(c.cfg.Err, "See `%s --help`.\n", cmd.CommandPath())

@@ -87,22 +87,16 @@ func defaultNote(s setting) string {
 func resolve(flags *pflag.FlagSet, getenv func(string) string, uses use) (values, error) {
 	var mistakes []string
 	out := values{}
-	file, path := map[string]entry{}, ""
-	for _, s := range settings {
-		if s.name == "config" {
-			path = given(s, flags, getenv, nil, "").text
-		}
-	}
-	if path != "" {
-		var wrong []string
-		file, wrong = readFile(path)
-		mistakes = append(mistakes, wrong...)
+	from := sources{flags: flags, getenv: getenv}
+	config, _ := declared("config")
+	if from.path = from.find(config).text; from.path != "" {
+		from.file, mistakes = readFile(from.path)
 	}
 	for _, s := range settings {
 		if s.uses&uses == 0 {
 			continue
 		}
-		v := given(s, flags, getenv, file, path)
+		v := from.find(s)
 		if s.check != nil && v.text != "" {
 			if err := s.check(v.text); err != nil {
 				where := v.source
@@ -125,20 +119,28 @@ func resolve(flags *pflag.FlagSet, getenv func(string) string, uses use) (values
 	return out, &usageError{text: text, quiet: true}
 }
 
-// given finds the value of a setting: flag, environment, file, default.
-func given(s setting, flags *pflag.FlagSet, getenv func(string) string, file map[string]entry, path string) value {
-	if flag := flags.Lookup(s.name); flag != nil && flag.Changed {
+// sources are where values come from.
+type sources struct {
+	flags  *pflag.FlagSet
+	getenv func(string) string
+	file   map[string]entry
+	path   string // of the file
+}
+
+// find returns the value of a setting: flag, environment, file, default.
+func (from sources) find(s setting) value {
+	if flag := from.flags.Lookup(s.name); flag != nil && flag.Changed {
 		text := flag.Value.String()
 		if slice, ok := flag.Value.(pflag.SliceValue); ok {
 			text = strings.Join(slice.GetSlice(), ",")
 		}
 		return value{setting: s, text: text, source: "flag --" + s.name, given: 3}
 	}
-	if text := getenv(s.env()); text != "" {
+	if text := from.getenv(s.env()); text != "" {
 		return value{setting: s, text: text, source: "environment " + s.env(), given: 2}
 	}
-	if e, ok := file[s.name]; ok {
-		return value{setting: s, text: e.text, source: fmt.Sprintf("file %s:%d", path, e.line), given: 1}
+	if e, ok := from.file[s.name]; ok {
+		return value{setting: s, text: e.text, source: fmt.Sprintf("file %s:%d", from.path, e.line), given: 1}
 	}
 	return value{setting: s, text: s.def, source: "default"}
 }
@@ -177,6 +179,8 @@ func readFile(path string) (map[string]entry, []string) {
 			_, double := out[name]
 			text, err := scalar(pair.Value, s.list)
 			switch {
+			case name == "config":
+				mistake(line, "%q has no place in the file that it names", name)
 			case !known:
 				mistake(line, "unknown setting %q%s", name, didYouMean(name, settingNames()))
 			case double:
@@ -233,7 +237,7 @@ func scalar(node ast.Node, list bool) (string, error) {
 
 func declared(name string) (setting, bool) {
 	for _, s := range settings {
-		if s.name == name && s.name != "config" {
+		if s.name == name {
 			return s, true
 		}
 	}
@@ -248,14 +252,18 @@ func settingNames() []string {
 	return names
 }
 
-// readBounded reads a whole file, or standard input for "-" elsewhere, of limited size.
+// readBounded reads a whole file of limited size.
 func readBounded(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, plain(err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	return readAll(f, limit)
+}
+
+func readAll(r io.Reader, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return nil, plain(err)
 	}

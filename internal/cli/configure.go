@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -224,5 +223,5 @@ func (c *CLI) completeContexts(_ *cobra.Command, args []string, _ string) ([]cob
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return slices.Clip(file.names()), cobra.ShellCompDirectiveNoFileComp
+	return file.names(), cobra.ShellCompDirectiveNoFileComp
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
 )
 
 const defaultServer = "http://127.0.0.1:8000"
@@ -176,6 +177,16 @@ func (c *CLI) connect(cmd *cobra.Command) (*session, error) {
 		return nil, &usageError{text: at.serverSource + ": " + err.Error(), quiet: true}
 	}
 	return &session{Client: api, at: at}, nil
+}
+
+// reach connects, and finds what a word means on the server.
+func (c *CLI) reach(cmd *cobra.Command, word string) (*session, v1.Resource, error) {
+	s, err := c.connect(cmd)
+	if err != nil {
+		return nil, v1.Resource{}, err
+	}
+	r, err := s.resource(cmd.Context(), word)
+	return s, r, err
 }
 
 // link is where an instance's host is reached, as well as the client can know.

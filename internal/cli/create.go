@@ -3,7 +3,6 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -103,10 +102,7 @@ func (c *CLI) readInput(path string) ([]byte, error) {
 		}
 		return data, nil
 	}
-	data, err := io.ReadAll(io.LimitReader(c.cfg.In, maxInput+1))
-	if err == nil && len(data) > maxInput {
-		err = fmt.Errorf("larger than %d MiB", maxInput>>20)
-	}
+	data, err := readAll(c.cfg.In, maxInput)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read standard input: %w", err)
 	}
@@ -145,11 +141,7 @@ func (c *CLI) createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := c.connect(cmd)
-			if err != nil {
-				return err
-			}
-			r, err := s.resource(ctx, args[0])
+			s, r, err := c.reach(cmd, args[0])
 			if err != nil {
 				return err
 			}
@@ -221,11 +213,7 @@ func (c *CLI) updateCommand() *cobra.Command {
 			if len(body) == 0 {
 				return usagef("nothing to change: give --param, --set, --version, --owner, --suspend, --resume or -f")
 			}
-			s, err := c.connect(cmd)
-			if err != nil {
-				return err
-			}
-			r, err := s.resource(ctx, word)
+			s, r, err := c.reach(cmd, word)
 			if err != nil {
 				return err
 			}

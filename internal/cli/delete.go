@@ -37,11 +37,7 @@ More than one thing, or a thing that others stand on (an offering, a cluster), w
 			if len(names) == 0 {
 				return usagef("which one? There is no deleting of all at once: name them")
 			}
-			s, err := c.connect(cmd)
-			if err != nil {
-				return err
-			}
-			r, err := s.resource(ctx, word)
+			s, r, err := c.reach(cmd, word)
 			if err != nil {
 				return err
 			}
@@ -123,11 +119,7 @@ func (c *CLI) waitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := c.connect(cmd)
-			if err != nil {
-				return err
-			}
-			r, err := s.resource(ctx, resource)
+			s, r, err := c.reach(cmd, resource)
 			if err != nil {
 				return err
 			}

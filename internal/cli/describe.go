@@ -33,11 +33,7 @@ func (c *CLI) describeCommand() *cobra.Command {
 			if len(names) == 0 {
 				return usagef("which one? `drover get %s` lists them", word)
 			}
-			s, err := c.connect(cmd)
-			if err != nil {
-				return err
-			}
-			r, err := s.resource(ctx, word)
+			s, r, err := c.reach(cmd, word)
 			if err != nil {
 				return err
 			}

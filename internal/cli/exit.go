@@ -33,11 +33,6 @@ type notFoundError struct{ text string }
 
 func (e *notFoundError) Error() string { return e.text }
 
-// silentError has been told already.
-type silentError struct{ error }
-
-func (e *silentError) Unwrap() error { return e.error }
-
 var errInterrupted = errors.New("interrupted")
 
 func exitCode(err error) int {
@@ -95,11 +90,7 @@ func explain(err error) string {
 func flagMistake(cmd *cobra.Command, err error) error {
 	text := err.Error()
 	if name, ok := strings.CutPrefix(text, "unknown flag: --"); ok {
-		var names []string
-		for _, flags := range []flagLister{cmd.Flags(), cmd.InheritedFlags()} {
-			names = append(names, flagNames(flags)...)
-		}
-		if near := nearest(name, names); near != "" {
+		if near := nearest(name, append(flagNames(cmd.Flags()), flagNames(cmd.InheritedFlags())...)); near != "" {
 			return usagef("unknown flag --%s: did you mean --%s?", name, near)
 		}
 	}

@@ -36,18 +36,14 @@ func (c *CLI) getCommand() *cobra.Command {
   drover get dinosaurs -o name | xargs drover describe`,
 		ValidArgsFunction: c.complete(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := c.connect(cmd)
-			if err != nil {
-				return err
-			}
 			if len(args) == 0 {
-				return c.listResources(cmd, s)
+				return c.listResources(cmd)
 			}
 			word, names, err := targets(args)
 			if err != nil {
 				return err
 			}
-			r, err := s.resource(cmd.Context(), word)
+			s, r, err := c.reach(cmd, word)
 			if err != nil {
 				return err
 			}
@@ -256,8 +252,7 @@ func (r *objectRows) add(o v1.Object) {
 	if r.wide {
 		cells = append(cells, o.ID, o.Org, strconv.FormatInt(o.Generation, 10), strconv.FormatInt(o.Version, 10))
 	}
-	message := why(o)
-	r.table.add(append(cells, o.Owner, age(r.cli.now().Sub(o.Created)), message)...)
+	r.table.add(append(cells, o.Owner, age(r.cli.now().Sub(o.Created)), why(o))...)
 }
 
 func fieldText(v any) string {
@@ -291,7 +286,11 @@ func why(o v1.Object) string {
 	return message
 }
 
-func (c *CLI) listResources(cmd *cobra.Command, s *session) error {
+func (c *CLI) listResources(cmd *cobra.Command) error {
+	s, err := c.connect(cmd)
+	if err != nil {
+		return err
+	}
 	all, err := s.Resources(cmd.Context())
 	if err != nil {
 		return err

@@ -17,15 +17,11 @@ import (
 func outputFlag(cmd *cobra.Command, formats ...string) {
 	cmd.Flags().StringP("output", "o", "", "format: "+strings.Join(formats, ", "))
 	cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-	before := cmd.PreRunE
-	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		if format := output(cmd); format != "" {
 			if err := oneOf(formats...)(format); err != nil {
 				return usagef("-o %s: %v", quoted(format), err)
 			}
-		}
-		if before != nil {
-			return before(cmd, args)
 		}
 		return nil
 	}

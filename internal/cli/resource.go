@@ -13,7 +13,7 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 )
 
-// resource finds what a word means on this server: singular, plural or kind.
+// resource finds what a word means on this server, in singular or plural.
 func (s *session) resource(ctx context.Context, word string) (v1.Resource, error) {
 	all, err := s.Resources(ctx)
 	if err != nil {
@@ -48,7 +48,7 @@ func can(r v1.Resource, verb string) error {
 	if len(r.Verbs) == 0 || slices.Contains(r.Verbs, verb) {
 		return nil
 	}
-	return usagef("%s cannot be %sd; they take: %s", r.Name, strings.TrimSuffix(verb, "e")+"e", strings.Join(r.Verbs, ", "))
+	return usagef("%s cannot be %sd; they take: %s", r.Name, verb, strings.Join(r.Verbs, ", "))
 }
 
 // targets splits arguments into a resource and names: RESOURCE NAME... or
@@ -207,12 +207,7 @@ func distance(a, b string, limit int) int {
 
 func quoted(word string) string { return `"` + clean(word, false) + `"` }
 
-// flagLister is the part of a flag set that names are read from.
-type flagLister interface {
-	VisitAll(fn func(*pflag.Flag))
-}
-
-func flagNames(flags flagLister) []string {
+func flagNames(flags *pflag.FlagSet) []string {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {

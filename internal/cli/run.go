@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 )
-
-var errNotHere = errors.New("this build cannot do that")
 
 func (c *CLI) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
@@ -23,9 +20,6 @@ directory or with --data-dir, find the server and its admin token.`,
 			v, err := resolve(cmd.Flags(), c.cfg.Getenv, forServer)
 			if err != nil {
 				return err
-			}
-			if c.cfg.Up == nil {
-				return errNotHere
 			}
 			return c.cfg.Up(cmd.Context(), v.server())
 		},
@@ -47,9 +41,6 @@ PostgreSQL: each works, none is the leader.`,
 			v, err := resolve(cmd.Flags(), c.cfg.Getenv, forServer)
 			if err != nil {
 				return err
-			}
-			if c.cfg.Server == nil {
-				return errNotHere
 			}
 			return c.cfg.Server(cmd.Context(), v.server())
 		},
@@ -85,9 +76,6 @@ keeps running.`,
 			if s.Cluster == "" || s.Token == "" {
 				return usagef("an agent needs --cluster and --token or --token-file: `drover token --cluster ID` makes one")
 			}
-			if c.cfg.Agent == nil {
-				return errNotHere
-			}
 			return c.cfg.Agent(cmd.Context(), s)
 		},
 	}
@@ -105,9 +93,6 @@ func (c *CLI) docsCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkAddress(listen); err != nil {
 				return usagef("--listen %s: %v", quoted(listen), err)
-			}
-			if c.cfg.Docs == nil {
-				return errNotHere
 			}
 			return c.cfg.Docs(cmd.Context(), listen)
 		},

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/droverhq/drover/api/client"
 )
 
 // settings declares every setting once: its flag, variable, default and check.
@@ -124,18 +126,8 @@ func maskURL(text string) string {
 }
 
 func checkServer(text string) error {
-	raw := text
-	if !strings.Contains(raw, "://") {
-		raw = "http://" + raw
-	}
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return errors.New("want an http or https URL, such as http://127.0.0.1:8000")
-	}
-	if u.User != nil {
-		return errors.New("a user or password has no place in the URL: use --token")
-	}
-	return nil
+	_, err := client.New(client.Config{Server: text})
+	return err
 }
 
 func checkAddress(text string) error {
