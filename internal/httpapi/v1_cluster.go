@@ -33,7 +33,7 @@ func (o *own) registerCluster(ctx context.Context, in *body[v1.CreateCluster]) (
 		return nil, fault.New(fault.Invalid, "a cluster's name has 1 to 63 lower-case letters, digits and dashes").Because("name-invalid")
 	}
 	if b.Provider == "" || b.Region == "" {
-		return nil, fault.New(fault.Invalid, "a cluster needs cloud_provider and region: instances are placed by them").Because("field")
+		return nil, fault.New(fault.Invalid, "a cluster needs a provider and a region: instances are placed by them (drover create cluster NAME --provider P --region R)").Because("field")
 	}
 	c, err := o.Clusters.Register(ctx, b.Name, cluster.Spec{Provider: b.Provider, Region: b.Region})
 	if err != nil {
