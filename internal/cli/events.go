@@ -33,28 +33,11 @@ func (c *CLI) eventsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o := client.ChangeOptions{After: after}
-			if len(args) > 0 {
-				word, names, err := targets(args)
-				if err != nil {
-					return err
-				}
-				if len(names) > 1 {
-					return usagef("one name at a time")
-				}
-				r, err := s.resource(ctx, word)
-				if err != nil {
-					return err
-				}
-				o.Resource = r.Name
-				if len(names) == 1 {
-					object, err := s.find(ctx, r, names[0], "")
-					if err != nil {
-						return err
-					}
-					o.ID = object.ID
-				}
+			o, err := s.about(ctx, args)
+			if err != nil {
+				return err
 			}
+			o.After = after
 			e := &eventPrinter{cli: c, format: output(cmd), table: &table{head: []string{"SEQ", "TIME", "WHO", "WHICH", "WHAT", "WHY"}}}
 			past, err := s.newest(ctx, o, limit, cmd.Flags().Changed("after"))
 			if err != nil {
@@ -87,6 +70,33 @@ func (c *CLI) eventsCommand() *cobra.Command {
 	cmd.Flags().IntVar(&limit, "limit", 50, "how many: the newest, or with --after the next ones")
 	outputFlag(cmd, "table", "json", "yaml")
 	return cmd
+}
+
+// about selects the changes of what the arguments name.
+func (s *session) about(ctx context.Context, args []string) (o client.ChangeOptions, err error) {
+	if len(args) == 0 {
+		return o, nil
+	}
+	word, names, err := targets(args)
+	if err != nil {
+		return o, err
+	}
+	if len(names) > 1 {
+		return o, usagef("one name at a time")
+	}
+	r, err := s.resource(ctx, word)
+	if err != nil {
+		return o, err
+	}
+	o.Resource = r.Name
+	if len(names) == 1 {
+		object, err := s.find(ctx, r, names[0], "")
+		if err != nil {
+			return o, err
+		}
+		o.ID = object.ID
+	}
+	return o, nil
 }
 
 const (

@@ -55,7 +55,7 @@ func (c *CLI) getCommand() *cobra.Command {
 			case len(names) > 0 && (f.list != client.ListOptions{}):
 				return usagef("--search, --order-by, --page and --size are for lists: leave out the names")
 			}
-			return c.get(cmd.Context(), s, getRequest{resource: r, names: names, flags: f, format: output(cmd)})
+			return c.get(cmd.Context(), getRequest{session: s, resource: r, names: names, flags: f, format: output(cmd)})
 		},
 	}
 	flags := cmd.Flags()
@@ -71,18 +71,19 @@ func (c *CLI) getCommand() *cobra.Command {
 }
 
 type getRequest struct {
+	*session
 	resource v1.Resource
 	names    []string
 	flags    getFlags
 	format   string
 }
 
-func (c *CLI) get(ctx context.Context, s *session, r getRequest) error {
+func (c *CLI) get(ctx context.Context, r getRequest) error {
 	page := v1.List{Items: []v1.Object{}}
 	var missing []error
 	if len(r.names) > 0 {
 		for _, name := range r.names {
-			o, err := s.find(ctx, r.resource, name, r.flags.at)
+			o, err := r.find(ctx, r.resource, name, r.flags.at)
 			var lost *notFoundError
 			if errors.As(err, &lost) {
 				missing = append(missing, err)
@@ -96,7 +97,7 @@ func (c *CLI) get(ctx context.Context, s *session, r getRequest) error {
 		page.Page, page.Size, page.Total = 1, len(page.Items), int64(len(page.Items))
 	} else {
 		var err error
-		if page, err = s.List(ctx, r.resource.Name, r.flags.list); err != nil {
+		if page, err = r.List(ctx, r.resource.Name, r.flags.list); err != nil {
 			return err
 		}
 	}
@@ -108,7 +109,7 @@ func (c *CLI) get(ctx context.Context, s *session, r getRequest) error {
 		return errors.Join(missing...)
 	}
 	if r.flags.watch {
-		return c.watchObjects(ctx, s, r, page, rows)
+		return c.watchObjects(ctx, r, page, rows)
 	}
 	return nil
 }
@@ -169,7 +170,7 @@ func emptyText(r getRequest, page v1.List) string {
 
 // watchObjects shows changes from the list's sequence on, so that none between
 // the list and the watch is missed.
-func (c *CLI) watchObjects(ctx context.Context, s *session, r getRequest, page v1.List, rows *objectRows) error {
+func (c *CLI) watchObjects(ctx context.Context, r getRequest, page v1.List, rows *objectRows) error {
 	o := client.WatchOptions{After: client.FromNow, Resource: r.resource.Name, Lost: c.lost}
 	if page.Seq > 0 {
 		o.After = page.Seq
@@ -178,7 +179,7 @@ func (c *CLI) watchObjects(ctx context.Context, s *session, r getRequest, page v
 	for _, item := range page.Items {
 		known[item.ID] = item.Version
 	}
-	for change, err := range s.Watch(ctx, o) {
+	for change, err := range r.Watch(ctx, o) {
 		if err != nil {
 			return err
 		}
