@@ -44,11 +44,10 @@ type OIDC struct {
 
 // AuthenticatorConfig lists whose tokens are accepted.
 type AuthenticatorConfig struct {
-	OIDC      []OIDC
-	Builtin   *Issuer          // nil: there is none
-	AdminRole string           // default DefaultAdminRole
-	Client    *http.Client     // for discovery and keys; default: one with a timeout of 10s
-	Clock     func() time.Time // default time.Now
+	OIDC    []OIDC
+	Builtin *Issuer          // nil: there is none
+	Client  *http.Client     // for discovery and keys; default: one with a timeout of 10s
+	Clock   func() time.Time // default time.Now
 }
 
 // Authenticator verifies bearer tokens. It starts no goroutine.
@@ -72,9 +71,6 @@ type verified struct {
 
 // NewAuthenticator checks the configuration; it does not wait for any issuer.
 func NewAuthenticator(c AuthenticatorConfig) (*Authenticator, error) {
-	if c.AdminRole == "" {
-		c.AdminRole = DefaultAdminRole
-	}
 	if c.Clock == nil {
 		c.Clock = time.Now
 	}
@@ -83,7 +79,7 @@ func NewAuthenticator(c AuthenticatorConfig) (*Authenticator, error) {
 	}
 	a := &Authenticator{issuers: map[string]*verifier{}, clock: c.Clock, cache: map[[sha256.Size]byte]verified{}}
 	if c.Builtin != nil {
-		a.add(OIDC{Issuer: c.Builtin.name, Admins: true, Agents: true}, c.Builtin, c.AdminRole)
+		a.add(OIDC{Issuer: issuerName, Admins: true, Agents: true}, c.Builtin)
 	}
 	for _, o := range c.OIDC {
 		if o.Issuer == "" {
@@ -96,23 +92,19 @@ func NewAuthenticator(c AuthenticatorConfig) (*Authenticator, error) {
 		if err != nil {
 			return nil, err
 		}
-		a.add(o, keys, c.AdminRole)
+		a.add(o, keys)
 	}
 	return a, nil
 }
 
-func (a *Authenticator) add(o OIDC, keys oidc.KeySet, adminRole string) {
-	v := &verifier{
+func (a *Authenticator) add(o OIDC, keys oidc.KeySet) {
+	a.issuers[o.Issuer] = &verifier{
 		IDTokenVerifier: oidc.NewVerifier(o.Issuer, noting{keys}, &oidc.Config{
 			ClientID: o.Audience, SkipClientIDCheck: o.Audience == "",
 			SupportedSigningAlgs: algorithms, Now: a.clock,
 		}),
-		trust: trust{agents: o.Agents},
+		trust: trust{admins: o.Admins, agents: o.Agents},
 	}
-	if o.Admins {
-		v.trust.adminRole = adminRole
-	}
-	a.issuers[o.Issuer] = v
 }
 
 // Authenticate returns the principal of a token. Faults: Denied (reason

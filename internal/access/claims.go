@@ -13,8 +13,8 @@ import (
 // RoleAgent is the role that an agent's token has besides its cluster's claim.
 const RoleAgent = "fleetshard_operator"
 
-// DefaultAdminRole makes its holder an operator of the control plane.
-const DefaultAdminRole = "drover-admin"
+// RoleAdmin makes its holder an operator of the control plane.
+const RoleAdmin = "drover-admin"
 
 // maxName bounds what a token may call a user, an organisation or a cluster:
 // all of them become indexed columns.
@@ -37,10 +37,7 @@ type claims struct {
 }
 
 // trust is what an issuer's word is taken for beyond who a user is.
-type trust struct {
-	adminRole string // empty: it makes no admins
-	agents    bool
-}
+type trust struct{ admins, agents bool }
 
 func (c *claims) principal(t trust) (Principal, error) {
 	p := Principal{
@@ -55,7 +52,7 @@ func (c *claims) principal(t trust) (Principal, error) {
 		// user opens nothing.
 		p = Principal{Cluster: string(c.Cluster), Roles: c.Realm.Roles}
 	}
-	p.Admin = p.Cluster == "" && t.adminRole != "" && slices.Contains(p.Roles, t.adminRole)
+	p.Admin = p.Cluster == "" && t.admins && slices.Contains(p.Roles, RoleAdmin)
 	if p.User == "" && p.Cluster == "" {
 		return Principal{}, fault.New(fault.Denied, "the token names no user")
 	}

@@ -22,7 +22,6 @@ type Claims struct {
 	Account  string
 	OrgAdmin bool
 	Admin    bool
-	Roles    []string
 	Cluster  string // a token for this cluster's agent instead of a user
 }
 
@@ -33,25 +32,25 @@ type Store interface {
 	ledger.Keeper
 }
 
+const (
+	issuerName = "drover" // the iss claim
+	rotate     = 30 * 24 * time.Hour  // life of a signing key
+	maxTTL     = 366 * 24 * time.Hour // of a token
+)
+
 // IssuerConfig configures the built-in issuer.
 type IssuerConfig struct {
-	Store     Store
-	Name      string           // the iss claim; default "drover"
-	AdminRole string           // default DefaultAdminRole
-	Rotate    time.Duration    // life of a signing key; default 30 days
-	MaxTTL    time.Duration    // of a token; default 366 days
-	Clock     func() time.Time // default time.Now
+	Store Store
+	Clock func() time.Time // default time.Now
 }
 
 // Issuer signs tokens with ES256 keys that live in the ledger, so that every
 // replica signs and verifies with the same ones. It starts no goroutine: the
 // first token of a new period makes that period's key.
 type Issuer struct {
-	name, adminRole string
-	rotate, maxTTL  time.Duration
-	store           Store
-	clock           func() time.Time
-	again           *rate.Limiter
+	store Store
+	clock func() time.Time
+	again *rate.Limiter
 
 	loading turn
 	mu      sync.Mutex            // of what follows; never held during a read of the store
@@ -68,21 +67,8 @@ func NewIssuer(c IssuerConfig) (*Issuer, error) {
 		return nil, fault.New(fault.Internal, "the issuer needs a store for its keys")
 	}
 	i := &Issuer{
-		name: c.Name, adminRole: c.AdminRole, rotate: c.Rotate, maxTTL: c.MaxTTL,
 		store: c.Store, clock: c.Clock, keys: map[string]signingKey{},
 		again: rate.NewLimiter(10, 10), loading: newTurn(),
-	}
-	if i.name == "" {
-		i.name = "drover"
-	}
-	if i.adminRole == "" {
-		i.adminRole = DefaultAdminRole
-	}
-	if i.rotate <= 0 {
-		i.rotate = 30 * 24 * time.Hour
-	}
-	if i.maxTTL <= 0 {
-		i.maxTTL = 366 * 24 * time.Hour
 	}
 	if i.clock == nil {
 		i.clock = time.Now
@@ -91,7 +77,7 @@ func NewIssuer(c IssuerConfig) (*Issuer, error) {
 }
 
 // Name is the iss claim of the issuer's tokens.
-func (i *Issuer) Name() string { return i.name }
+func (i *Issuer) Name() string { return issuerName }
 
 // Issue signs a token. Faults: Invalid for claims that name nobody or a
 // lifetime that is not between one second and the issuer's bound.
@@ -101,8 +87,8 @@ func (i *Issuer) Issue(ctx context.Context, c Claims, ttl time.Duration) (token 
 		return "", time.Time{}, fault.New(fault.Invalid, "a token is for a user or for a cluster's agent")
 	case c.Cluster != "" && (c.Admin || c.Org != "" || c.OrgAdmin):
 		return "", time.Time{}, fault.New(fault.Invalid, "an agent's token has no organisation and no admin rights")
-	case ttl < time.Second || ttl > i.maxTTL:
-		return "", time.Time{}, fault.New(fault.Invalid, "a token lives for between 1s and %s", i.maxTTL)
+	case ttl < time.Second || ttl > maxTTL:
+		return "", time.Time{}, fault.New(fault.Invalid, "a token lives for between 1s and %s", maxTTL)
 	}
 	for _, s := range []string{c.User, c.Org, c.Account, c.Cluster} {
 		if !presentable(s) {
@@ -115,17 +101,17 @@ func (i *Issuer) Issue(ctx context.Context, c Claims, ttl time.Duration) (token 
 	}
 	now := i.clock().Truncate(time.Second)
 	expires = now.Add(ttl).Truncate(time.Second)
-	token, err = jwt.Signed(signer).Claims(i.claims(c, now, expires)).Serialize()
+	token, err = jwt.Signed(signer).Claims(tokenClaims(c, now, expires)).Serialize()
 	if err != nil {
 		return "", time.Time{}, fault.New(fault.Internal, "cannot sign a token: %w", err)
 	}
 	return token, expires, nil
 }
 
-func (i *Issuer) claims(c Claims, now, expires time.Time) map[string]any {
-	roles := append([]string(nil), c.Roles...)
+func tokenClaims(c Claims, now, expires time.Time) map[string]any {
+	var roles []string
 	m := map[string]any{
-		"iss": i.name, "iat": now.Unix(), "nbf": now.Unix(), "exp": expires.Unix(), "jti": rand.Text(),
+		"iss": issuerName, "iat": now.Unix(), "nbf": now.Unix(), "exp": expires.Unix(), "jti": rand.Text(),
 	}
 	if c.Cluster != "" {
 		m["sub"] = "agent:" + c.Cluster
@@ -143,7 +129,7 @@ func (i *Issuer) claims(c Claims, now, expires time.Time) map[string]any {
 		m["account_id"] = c.Account
 	}
 	if c.Admin {
-		roles = append(roles, i.adminRole)
+		roles = append(roles, RoleAdmin)
 	}
 	if len(roles) > 0 {
 		m["realm_access"] = map[string]any{"roles": roles}

@@ -36,7 +36,7 @@ type signingKey struct {
 // period numbers the time in which one key signs. The key's id is made of it:
 // that is what lets any number of replicas agree on one key, by the ledger's
 // guard that an object must not exist yet.
-func (i *Issuer) period() int64 { return i.clock().UnixNano() / int64(i.rotate) }
+func (i *Issuer) period() int64 { return i.clock().UnixNano() / int64(rotate) }
 
 func keyID(period int64) string { return fmt.Sprintf("es256-%d", period) }
 
@@ -100,8 +100,8 @@ func (i *Issuer) generate(ctx context.Context, period int64) error {
 		return fault.New(fault.Internal, "cannot name a signing key: %w", err)
 	}
 	public.KeyID = base64.RawURLEncoding.EncodeToString(print)
-	end := time.Unix(0, (period+1)*int64(i.rotate)).UTC()
-	spec, err := json.Marshal(signingKey{Public: public, Private: ref, Period: period, Until: end.Add(i.maxTTL)})
+	end := time.Unix(0, (period+1)*int64(rotate)).UTC()
+	spec, err := json.Marshal(signingKey{Public: public, Private: ref, Period: period, Until: end.Add(maxTTL)})
 	if err != nil {
 		return fault.New(fault.Internal, "cannot write a signing key: %w", err)
 	}
