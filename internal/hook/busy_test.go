@@ -21,20 +21,20 @@ func TestAServiceThatHangsTakesFewWorkers(t *testing.T) {
 	defer other.Close()
 	caller := hook.New()
 	ended := make(chan error)
-	for range 4 {
+	for range 16 {
 		go func() {
 			ended <- caller.Call(t.Context(), hook.Call{URL: hanging.URL, Phase: "ready", Timeout: time.Minute})
 		}()
 		<-entered
 	}
-	if err := caller.Call(t.Context(), hook.Call{URL: hanging.URL, Phase: "ready"}); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("a fifth call got %v; want to be told to come later", err)
+	if err := caller.Call(t.Context(), hook.Call{URL: hanging.URL, Phase: "ready"}); fault.Reason(err) != "busy" {
+		t.Errorf("a call too many got %v; want to be told to come later", err)
 	}
 	if err := caller.Call(t.Context(), hook.Call{URL: other.URL, Phase: "ready"}); err != nil {
 		t.Errorf("another seller is held up: %v", err)
 	}
 	close(release)
-	for range 4 {
+	for range 16 {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

@@ -29,9 +29,9 @@ type Call struct {
 	Body    any
 }
 
-// perHost bounds the calls to one seller's service at a time, so that one that
-// hangs cannot take all workers from the others.
-const perHost = 4
+// perHost bounds the calls to one seller's service at a time to half of the
+// loop's workers, so that one that hangs leaves the others theirs.
+const perHost = 16
 
 // Caller calls hooks over HTTP.
 type Caller struct {
@@ -83,7 +83,7 @@ func (c *Caller) Call(ctx context.Context, call Call) error {
 		return fault.New(fault.Invalid, "hook of phase %s has no valid URL", call.Phase)
 	}
 	if !c.enter(req.URL.Host) {
-		return fault.New(fault.Unavailable, "the service behind the hook of phase %s is slow; %d calls wait for it", call.Phase, perHost)
+		return fault.New(fault.Unavailable, "the service behind the hook of phase %s is slow; %d calls wait for it", call.Phase, perHost).Because("busy")
 	}
 	defer c.leave(req.URL.Host)
 	req.Header.Set("Content-Type", "application/json")

@@ -13,7 +13,8 @@ import (
 const (
 	placeWithin   = time.Hour
 	prepareWithin = 5 * time.Minute
-	placeRetry    = time.Minute // a net: whoever makes room wakes those who wait for it
+	hookRetry     = 500 * time.Millisecond // while others wait for the same seller
+	placeRetry    = time.Minute            // a net: whoever makes room wakes those who wait for it
 )
 
 // Facts are what Plan looks at besides the instance.

@@ -128,7 +128,11 @@ func (r *run) act(ctx context.Context, actions []Action) (reconcile.Result, erro
 		return reconcile.Again(set), err
 	}
 	for _, a := range actions {
-		if err := r.step(ctx, a); err != nil {
+		err := r.step(ctx, a)
+		if fault.Reason(err) == "busy" {
+			return reconcile.Wait(ledger.Set{}, hookRetry, err.Error()), nil
+		}
+		if err != nil {
 			return reconcile.Result{}, err
 		}
 	}
