@@ -33,7 +33,7 @@ type Store interface {
 }
 
 const (
-	issuerName = "drover" // the iss claim
+	issuerName = "drover"             // the iss claim
 	rotate     = 30 * 24 * time.Hour  // life of a signing key
 	maxTTL     = 366 * 24 * time.Hour // of a token
 )
