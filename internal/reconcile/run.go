@@ -95,9 +95,8 @@ func (l *Loop) conclude(r *run, result Result, err error) (outcome Outcome, agai
 		outcome = Failed
 	case err != nil:
 		outcome = Retried
-		finish.Next, finish.Note = true, result.Why
-		finish.Attempts = r.work.Attempts + 1
-		finish.After = l.jitter(0, backoff(firstBackoff, l.cfg.MaxBackoff, finish.Attempts))
+		finish = l.retry(r)
+		finish.Note = result.Why
 	case result.Again:
 		outcome = Succeeded
 		again = l.mayGoOn(r)
@@ -141,16 +140,21 @@ func (l *Loop) conflict(r *run, err error) (Outcome, bool, error) {
 	if r.conflicts++; r.conflicts < maxConflicts && l.mayGoOn(r) {
 		return Conflict, true, err
 	}
-	finish := ledger.Finish{Dirty: r.work.Dirty, Next: true, Attempts: r.work.Attempts}
-	finish.After = l.jitter(0, maxPause)
+	finish := ledger.Finish{Dirty: r.work.Dirty, Next: true, Attempts: r.work.Attempts, After: l.jitter(0, maxPause)}
 	return l.giveUp(r, Conflict, finish, err)
 }
 
 // refuse ends a run whose write the ledger does not take; only the end is written.
 func (l *Loop) refuse(r *run, err error) (Outcome, bool, error) {
-	finish := ledger.Finish{Dirty: r.work.Dirty, Next: true, Attempts: r.work.Attempts + 1}
-	finish.After = l.jitter(0, backoff(firstBackoff, l.cfg.MaxBackoff, finish.Attempts))
-	return l.giveUp(r, Retried, finish, err)
+	return l.giveUp(r, Retried, l.retry(r), err)
+}
+
+// retry ends a failed run: the object is due again after a while that grows
+// with its failures.
+func (l *Loop) retry(r *run) ledger.Finish {
+	attempts := r.work.Attempts + 1
+	after := l.jitter(0, backoff(firstBackoff, l.cfg.MaxBackoff, attempts))
+	return ledger.Finish{Dirty: r.work.Dirty, Next: true, Attempts: attempts, After: after}
 }
 
 // giveUp writes the end of a run without its write.
