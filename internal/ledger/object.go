@@ -58,6 +58,9 @@ type Kind struct {
 	Totals [][]string
 	// Text lists the columns that LIKE and ILIKE search by trigram index.
 	Text []string
+	// Lookup lists columns that lists are limited to without a scope of Totals
+	// ({"cluster"}). Every object has a parent to be found by already.
+	Lookup []string
 }
 
 // Field is a typed, indexed, searchable column of a kind.

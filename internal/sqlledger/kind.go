@@ -84,6 +84,11 @@ func newStore(k ledger.Kind) (*store, error) {
 			s.scope = scope
 		}
 	}
+	for _, c := range k.Lookup {
+		if _, ok := k.Column(c); !ok {
+			return nil, fault.New(fault.Invalid, "kind %s looks objects up by column %q, which it does not have", k.Name, c)
+		}
+	}
 	if len(s.scope) == 0 {
 		s.scope = []string{"org"}
 	}
@@ -113,6 +118,9 @@ func (s *store) column(name string) string {
 	}
 	return name
 }
+
+// lookups lists the columns with an index of their own to find few objects by.
+func (s *store) lookups() []string { return append([]string{"parent"}, s.kind.Lookup...) }
 
 // zero is the SQL literal that a null field is stored as: what it compares like.
 func zero(t ledger.Type) string {
@@ -159,7 +167,9 @@ func (s *store) indexes(d *dialect) map[string]string {
 		index(append(slices.Clone(scope), c, "id"), nil)
 		s.orders[c] = index([]string{c, "id"}, nil)
 	}
-	index([]string{"parent", "id"}, nil)
+	for _, c := range s.lookups() {
+		index([]string{s.column(c), "id"}, nil)
+	}
 	return out
 }
 

@@ -33,7 +33,7 @@ func (l *Ledger) translate(q ledger.Query) (*translation, error) {
 		return nil, err
 	}
 	t := &translation{s: s, d: l.dialect}
-	for _, c := range []string{s.scope[0], "parent", "id"} {
+	for _, c := range append(s.lookups(), s.scope[0], "id") {
 		if _, ok := q.Scope[c]; ok {
 			t.narrow = true
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	_ "github.com/jackc/pgx/v5/stdlib"
+
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/sqlledger"
@@ -110,6 +112,52 @@ func TestKindsGrow(t *testing.T) {
 			bad.Totals, bad.Text = nil, nil
 			if _, err := sqlledger.Open(ctx, sqlledger.Config{URL: where, Kinds: []ledger.Kind{bad}}); !fault.Is(err, fault.Conflict) {
 				t.Fatalf("a field of another type gave %v, want a conflict", err)
+			}
+		})
+	}
+}
+
+// TestLookup declares a column to look objects up by, on tables that are there.
+func TestLookup(t *testing.T) {
+	for engine, url := range engines {
+		t.Run(engine, func(t *testing.T) {
+			where := url(t)
+			open(t, sqlledger.Config{URL: where, Kinds: things}).Close()
+			kind := things[0]
+			kind.Lookup = []string{"host"}
+			open(t, sqlledger.Config{URL: where, Kinds: []ledger.Kind{kind}}).Close()
+			driver, explain, wrong := "sqlite", "EXPLAIN QUERY PLAN ", "SCAN"
+			if engine == "postgres" {
+				driver, explain, wrong = "pgx", "EXPLAIN (COSTS OFF) ", "Filter: (f_host"
+			}
+			db, err := sql.Open(driver, strings.TrimPrefix(where, "sqlite://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			rows, err := db.Query(explain + "SELECT id FROM object_thing WHERE deleted = 0 AND f_host = 'x' ORDER BY id LIMIT 10")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			plan := ""
+			for rows.Next() {
+				var line string
+				dest := []any{new(int), new(int), new(int), &line}
+				if engine == "postgres" {
+					dest = dest[3:]
+				}
+				if err := rows.Scan(dest...); err != nil {
+					t.Fatal(err)
+				}
+				plan += line + "\n"
+			}
+			if plan == "" || strings.Contains(plan, wrong) {
+				t.Errorf("objects are not looked up by their host:\n%s", plan)
+			}
+			kind.Lookup = []string{"wings"}
+			if _, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: where, Kinds: []ledger.Kind{kind}}); !fault.Is(err, fault.Invalid) {
+				t.Errorf("a lookup by a column that is not there gave %v", err)
 			}
 		})
 	}

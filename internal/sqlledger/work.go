@@ -82,16 +82,17 @@ func (b *batch) claims(i int, request *ledger.ClaimRequest) []query {
 	for i, k := range request.Kinds {
 		kinds[i] = k
 	}
-	pick := func(condition func(now string) string, order string) query {
+	pick := func(index string, condition func(now string) string, order string) query {
 		var bind binder
 		now := d.now(&bind, b.l.config.Now)
-		sql := fmt.Sprintf("SELECT s.*, %s FROM (SELECT %s FROM work WHERE %s AND %s ORDER BY %s LIMIT %s %s) AS s", d.fence,
-			names(workTable.columns, ""), condition(now), d.among("kind", kinds, true, &bind), order, bind.bind(int64(request.Limit)), d.skipLocked)
+		sql := fmt.Sprintf("SELECT s.*, %s FROM (SELECT %s FROM work%s WHERE %s AND %s ORDER BY %s LIMIT %s %s) AS s", d.fence,
+			names(workTable.columns, ""), d.through(index), condition(now), d.among("kind", kinds, true, &bind), order, bind.bind(int64(request.Limit)), d.skipLocked)
 		return query{sql: sql, args: bind.args, each: func(scan scanner) error { return b.claimed(i, request.Limit, scan) }}
 	}
 	return []query{
-		pick(func(now string) string { return "token <> 0 AND until <= " + now }, "until"),
-		pick(func(now string) string {
+		pick("work_until", func(now string) string { return "token <> 0 AND until <= " + now }, "until"),
+		// In the order of turns, or all that is due would be sorted for a few.
+		pick("work_turn", func(now string) string {
 			return fmt.Sprintf("token = 0 AND turn <= %s + %d AND due <= %s", now, ledger.LaneHorizon.Microseconds(), now)
 		}, "turn"),
 	}
