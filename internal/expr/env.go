@@ -22,10 +22,7 @@ const (
 )
 
 // Env is what expressions can see. It is immutable and safe for concurrent use.
-type Env struct {
-	env     *cel.Env
-	objects map[string]*Object // by variable
-}
+type Env struct{ env *cel.Env }
 
 // NewEnv makes an environment with one variable per object.
 func NewEnv(vars map[string]*Object) (*Env, error) {
@@ -49,7 +46,7 @@ func NewEnv(vars map[string]*Object) (*Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make an expression environment: %w", err)
 	}
-	return &Env{env: env, objects: vars}, nil
+	return &Env{env}, nil
 }
 
 func (p *provider) add(o *Object) {

@@ -104,29 +104,6 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// A plain path is read without CEL; both ways must agree, on errors too.
-func TestPathsReadAsCELDoes(t *testing.T) {
-	env := newEnv(t)
-	for _, path := range []string{
-		"beast.name", "beast.legs", "beast.alive", "beast.born", "beast.traits.colour", "beast.traits.teeth", "beast.traits.diet",
-		"beast.traits.diet.meat", "beast.traits.diet.n", "beast.traits.diet.none", "beast.loose", "beast.loose.diet.meat", "beast.loose.none",
-		"beast.loose.colour.deeper", "type.name",
-	} {
-		var got [2]any
-		var errs [2]error
-		for i, source := range []string{"${" + path + "}", "${[" + path + "][0]}"} {
-			tmpl, err := expr.Compile(source, env)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got[i], errs[i] = tmpl.Render(t.Context(), rex())
-		}
-		if diff := cmp.Diff(got[1], got[0]); diff != "" || fault.Of(errs[0]) != fault.Of(errs[1]) || (errs[0] == nil) != (errs[1] == nil) {
-			t.Errorf("%s: -CEL +path\n%s\n%v\n%v", path, diff, errs[1], errs[0])
-		}
-	}
-}
-
 func TestCompileReportsEveryProblemWithItsPlace(t *testing.T) {
 	doc := map[string]any{
 		"a":       "${beast.nmae}",

@@ -19,7 +19,6 @@ import (
 type program struct {
 	source  string
 	out     *cel.Type
-	path    *path // set if it only reads fields: then CEL need not run
 	prg     cel.Program
 	tracked bool // cost and clock are watched
 }
@@ -41,7 +40,7 @@ func (e *Env) compile(source string) (*program, []Problem) {
 		}
 		return nil, problems
 	}
-	p := &program{source: source, out: checked.OutputType(), path: e.path(checked.NativeRep().Expr())}
+	p := &program{source: source, out: checked.OutputType()}
 	options := []cel.ProgramOption{}
 	if p.tracked = !simple(checked.NativeRep().Expr()); p.tracked {
 		options = append(options, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptTrackCost),
@@ -76,13 +75,6 @@ func byteOffset(source string, line, column int) int {
 
 // eval runs the program and returns plain Go values.
 func (p *program) eval(ctx context.Context, vars cel.Activation, budget *int) (any, error) {
-	if p.path != nil {
-		if v, ok := p.path.read(vars); ok {
-			if v, ok := plain(v, budget, maxNesting); ok {
-				return v, nil
-			}
-		}
-	}
 	out, _, err := p.run(ctx, vars)
 	if err != nil {
 		return nil, p.fault(ctx, err)
@@ -175,65 +167,6 @@ var plainCalls = map[string]bool{
 	operators.Index: true, operators.OptIndex: true, operators.OptSelect: true, operators.In: true,
 	"string": true, "int": true, "double": true, "size": true, "orValue": true, "or": true, "hasValue": true,
 	"lowerAscii": true, "upperAscii": true, "startsWith": true, "endsWith": true,
-}
-
-// path reads fields of an object and keys of maps without CEL.
-type path struct {
-	variable string
-	steps    []func(any) (any, bool)
-}
-
-// path returns nil if the expression is more than a path.
-func (e *Env) path(x ast.Expr) *path {
-	var names []string
-	for ; x.Kind() == ast.SelectKind; x = x.AsSelect().Operand() {
-		if x.AsSelect().IsTestOnly() {
-			return nil
-		}
-		names = append(names, x.AsSelect().FieldName())
-	}
-	if x.Kind() != ast.IdentKind || len(names) == 0 || e.objects[x.AsIdent()] == nil {
-		return nil
-	}
-	p, object := &path{variable: x.AsIdent()}, e.objects[x.AsIdent()]
-	for i := len(names) - 1; i >= 0; i-- {
-		name := names[i]
-		if object == nil {
-			p.steps = append(p.steps, func(v any) (any, bool) { return key(v, name) })
-			continue
-		}
-		f, ok := object.Fields[name]
-		if !ok {
-			return nil
-		}
-		object = f.Object
-		p.steps = append(p.steps, func(v any) (any, bool) { got := f.Get(v); return got, got != nil })
-	}
-	if object != nil {
-		return nil
-	}
-	return p
-}
-
-func key(v any, name string) (got any, ok bool) {
-	switch m := v.(type) {
-	case map[string]any:
-		got, ok = m[name]
-	case map[string]string:
-		got, ok = m[name]
-	}
-	return got, ok
-}
-
-func (p *path) read(vars cel.Activation) (any, bool) {
-	v, ok := vars.ResolveName(p.variable)
-	for _, step := range p.steps {
-		if !ok {
-			break
-		}
-		v, ok = step(v)
-	}
-	return v, ok
 }
 
 // textual reports whether a value of the type can stand in the middle of text.

@@ -111,49 +111,6 @@ func fields(v value, budget *int, depth int) (any, error) {
 	return out, nil
 }
 
-// plain copies a Go value that was read without CEL, and gives up on what it
-// does not know.
-func plain(v any, budget *int, depth int) (any, bool) {
-	if *budget -= 8; *budget < 0 || depth == 0 {
-		return nil, false
-	}
-	switch x := v.(type) {
-	case string:
-		*budget -= len(x)
-		return x, *budget >= 0
-	case bool, int64, nil:
-		return x, true
-	case int:
-		return int64(x), true
-	case float64:
-		return x, !math.IsNaN(x) && !math.IsInf(x, 0)
-	case time.Time:
-		return x.UTC().Format(time.RFC3339Nano), true
-	case map[string]any:
-		out := make(map[string]any, len(x))
-		for k, member := range x {
-			*budget -= len(k)
-			got, ok := plain(member, budget, depth-1)
-			if !ok {
-				return nil, false
-			}
-			out[k] = got
-		}
-		return out, true
-	case []any:
-		out := make([]any, len(x))
-		for i, member := range x {
-			got, ok := plain(member, budget, depth-1)
-			if !ok {
-				return nil, false
-			}
-			out[i] = got
-		}
-		return out, true
-	}
-	return nil, false
-}
-
 // Normal gives the numbers of a JSON tree the types that expressions expect:
 // whole ones int64, others float64. It returns v itself where nothing changes.
 func Normal(v any) any {
