@@ -48,7 +48,7 @@ func (o *Offering) Desired(ctx context.Context, facts Facts) (json.RawMessage, e
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the desired state of offering %s: %w", o.Metadata.Name, err)
 	}
-	return encodeTree(v)
+	return encode(v)
 }
 
 // Present is what the public API shows of an instance beyond what it always
@@ -62,7 +62,7 @@ func (o *Offering) Present(ctx context.Context, facts Facts) (json.RawMessage, e
 	if m == nil {
 		return json.RawMessage("{}"), nil
 	}
-	return encodeTree(m)
+	return encode(m)
 }
 
 // prune copies a tree without empty members.

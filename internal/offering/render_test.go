@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/offering"
@@ -189,37 +188,6 @@ func TestManyRenderAtOnce(t *testing.T) {
 		})
 	}
 	running.Wait()
-}
-
-func TestBothEncodersAgree(t *testing.T) {
-	var tree *rapid.Generator[any]
-	tree = rapid.Custom(func(t *rapid.T) any {
-		switch rapid.IntRange(0, 7).Draw(t, "kind") {
-		case 0:
-			return map[string]any(rapid.MapOfN(rapid.String(), tree, 0, 3).Draw(t, "map"))
-		case 1:
-			return rapid.SliceOfN(tree, 0, 3).Draw(t, "list")
-		case 2:
-			return rapid.Int64().Draw(t, "int")
-		case 3:
-			return rapid.Float64Range(-1e9, 1e9).Draw(t, "float")
-		case 4:
-			return rapid.Bool().Draw(t, "bool")
-		case 5:
-			return nil
-		case 6:
-			return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
-		}
-		return rapid.String().Draw(t, "text")
-	})
-	rapid.Check(t, func(t *rapid.T) {
-		v := tree.Draw(t, "tree")
-		want, err := offering.Encode(v)
-		got, err2 := offering.EncodeTree(v)
-		if err != nil || err2 != nil || string(want) != string(got) {
-			t.Fatalf("%s, %v\n%s, %v", want, err, got, err2)
-		}
-	})
 }
 
 func BenchmarkRender(b *testing.B) {

@@ -1,7 +1,0 @@
-package offering
-
-// The two encoders, which must agree.
-var (
-	Encode     = encode
-	EncodeTree = encodeTree
-)
