@@ -41,13 +41,11 @@ func (p Principal) Sees(org, owner string) bool {
 	return p.Admin || (p.Org != "" && p.Org == org) || (p.Org == "" && p.User != "" && p.User == owner)
 }
 
-// MayDelete: the admin any, the org admin its organisation's, everybody their own.
-func (p Principal) MayDelete(org, owner string) bool {
+// MayChange tells whether it may be updated and deleted: the admin any, the org
+// admin its organisation's, everybody their own.
+func (p Principal) MayChange(org, owner string) bool {
 	return p.Admin || p.Sees(org, owner) && (p.OrgAdmin || p.User == owner)
 }
-
-// MayUpdate: the same organisation, and owner or org admin.
-func (p Principal) MayUpdate(org, owner string) bool { return p.MayDelete(org, owner) }
 
 type key struct{}
 

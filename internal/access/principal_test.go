@@ -11,24 +11,24 @@ import (
 
 func TestRights(t *testing.T) {
 	const org, owner = "acme", "alice"
-	type rights struct{ See, Change, Delete bool }
+	type rights struct{ See, Change bool }
 	for name, tc := range map[string]struct {
 		reason string
 		who    access.Principal
 		want   rights
 	}{
 		"nobody":              {"the zero principal sees nothing", access.Principal{}, rights{}},
-		"admin":               {"an operator may do everything", access.Principal{User: "root", Admin: true}, rights{true, true, true}},
-		"owner":               {"one's own", access.Principal{User: owner, Org: org}, rights{true, true, true}},
+		"admin":               {"an operator may do everything", access.Principal{User: "root", Admin: true}, rights{true, true}},
+		"owner":               {"one's own", access.Principal{User: owner, Org: org}, rights{true, true}},
 		"colleague":           {"the organisation's are seen, not touched", access.Principal{User: "bob", Org: org}, rights{See: true}},
-		"org admin":           {"the organisation's admin may touch them", access.Principal{User: "bob", Org: org, OrgAdmin: true}, rights{true, true, true}},
+		"org admin":           {"the organisation's admin may touch them", access.Principal{User: "bob", Org: org, OrgAdmin: true}, rights{true, true}},
 		"foreign org admin":   {"another organisation's admin is a stranger", access.Principal{User: "eve", Org: "evil", OrgAdmin: true}, rights{}},
 		"same name elsewhere": {"a user name means nothing in another organisation", access.Principal{User: owner, Org: "evil"}, rights{}},
-		"owner without org":   {"without an organisation the owner sees their own", access.Principal{User: owner}, rights{true, true, true}},
+		"owner without org":   {"without an organisation the owner sees their own", access.Principal{User: owner}, rights{true, true}},
 		"agent":               {"an agent is no user", access.Principal{Cluster: "c1"}, rights{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := rights{tc.who.Sees(org, owner), tc.who.MayUpdate(org, owner), tc.who.MayDelete(org, owner)}
+			got := rights{tc.who.Sees(org, owner), tc.who.MayChange(org, owner)}
 			if d := cmp.Diff(tc.want, got); d != "" {
 				t.Errorf("%s: %s", tc.reason, d)
 			}

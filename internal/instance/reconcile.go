@@ -90,7 +90,7 @@ func (r *Reconciler) Unsettled(ctx context.Context, after string, limit int) ([]
 	}
 	wakes := make([]ledger.Wake, len(found))
 	for i, o := range found {
-		wakes[i] = ledger.Wake{Ref: o.Ref, Org: o.Org, IfIdle: true}
+		wakes[i] = ledger.Wake{Ref: o.Ref, Org: o.Org}
 	}
 	return wakes, found[len(found)-1].ID, nil
 }
@@ -274,21 +274,31 @@ func (r *run) call(ctx context.Context, a Call) error {
 
 // finish ends the running operation in the same commit.
 func (r *run) finish(ctx context.Context, a Finish) error {
-	id := r.in.Status.Operation
-	if id == "" {
-		return nil
-	}
-	r.in.Status.Operation = ""
-	op, err := r.store.Get(ctx, ledger.Ref{Kind: operation.Kind.Name, ID: id})
-	if err != nil {
-		return err
-	}
-	if op.Phase != operation.Running {
-		return nil
-	}
-	put, err := operation.Finish(op, a.Phase, a.Reason, r.now)
-	r.set.Puts = append(r.set.Puts, put)
+	puts, err := r.in.endOperation(ctx, r.store, a, r.now)
+	r.set.Puts = append(r.set.Puts, puts...)
 	return err
+}
+
+// endOperation takes the operation from the instance, and ends it where it
+// still runs.
+func (in *Instance) endOperation(ctx context.Context, store ledger.Reader, a Finish, now time.Time) ([]ledger.Put, error) {
+	id := in.Status.Operation
+	if id == "" {
+		return nil, nil
+	}
+	op, err := store.Get(ctx, ledger.Ref{Kind: operation.Kind.Name, ID: id})
+	if err != nil {
+		return nil, err
+	}
+	in.Status.Operation = ""
+	if op.Phase != operation.Running {
+		return nil, nil
+	}
+	put, err := operation.Finish(op, a.Phase, a.Reason, now)
+	if err != nil {
+		return nil, err
+	}
+	return []ledger.Put{put}, nil
 }
 
 func (r *run) write(ctx context.Context) (ledger.Set, error) {

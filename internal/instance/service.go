@@ -232,7 +232,7 @@ type Update struct {
 // Update changes intent.
 func (s *Service) Update(ctx context.Context, offeringName, idOrName string, req Update) (ledger.Object, error) {
 	return s.change(ctx, offeringName, idOrName, func(in *Instance, off *offering.Offering, who access.Principal) (string, error) {
-		if !who.MayUpdate(in.Org, in.Owner) {
+		if !who.MayChange(in.Org, in.Owner) {
 			return "", fault.New(fault.Denied, "only the owner or an organisation admin may change it")
 		}
 		if in.Spec.Deleted {
@@ -285,7 +285,7 @@ func (s *Service) Update(ctx context.Context, offeringName, idOrName string, req
 // and everything it held was given back; asking twice changes nothing.
 func (s *Service) Delete(ctx context.Context, offeringName, idOrName string) (ledger.Object, error) {
 	return s.change(ctx, offeringName, idOrName, func(in *Instance, _ *offering.Offering, who access.Principal) (string, error) {
-		if !who.MayDelete(in.Org, in.Owner) {
+		if !who.MayChange(in.Org, in.Owner) {
 			return "", fault.New(fault.Denied, "only the owner or an organisation admin may delete it")
 		}
 		if in.Spec.Deleted {
@@ -355,19 +355,10 @@ func (s *Service) change(ctx context.Context, offeringName, idOrName string,
 
 // succeed starts a new operation on the instance and ends the one it overtakes.
 func (s *Service) succeed(ctx context.Context, in *Instance, verb string, cause ledger.Cause) ([]ledger.Put, error) {
-	var puts []ledger.Put
-	if in.Status.Operation != "" {
-		op, err := s.store.Get(ctx, ledger.Ref{Kind: operation.Kind.Name, ID: in.Status.Operation})
-		if err != nil {
-			return nil, err
-		}
-		if op.Phase == operation.Running {
-			end, err := operation.Finish(op, operation.Superseded, "a later "+verb+" took its place", s.now())
-			if err != nil {
-				return nil, err
-			}
-			puts = append(puts, end)
-		}
+	overtaken := Finish{Phase: operation.Superseded, Reason: "a later " + verb + " took its place"}
+	puts, err := in.endOperation(ctx, s.store, overtaken, s.now())
+	if err != nil {
+		return nil, err
 	}
 	start := operation.Start(verb, in.Object, cause)
 	in.Status.Operation = start.Object.ID
