@@ -27,10 +27,10 @@ func TestAServiceThatHangsTakesFewWorkers(t *testing.T) {
 		}()
 		<-entered
 	}
-	if err := caller.Call(t.Context(), hook.Call{URL: hanging.URL, Phase: "ready"}); fault.Reason(err) != "busy" {
+	if err := caller.Call(t.Context(), hook.Call{URL: hanging.URL, Phase: "ready", Timeout: time.Minute}); fault.Reason(err) != "busy" {
 		t.Errorf("a call too many got %v; want to be told to come later", err)
 	}
-	if err := caller.Call(t.Context(), hook.Call{URL: other.URL, Phase: "ready"}); err != nil {
+	if err := caller.Call(t.Context(), hook.Call{URL: other.URL, Phase: "ready", Timeout: time.Minute}); err != nil {
 		t.Errorf("another seller is held up: %v", err)
 	}
 	close(release)

@@ -18,12 +18,10 @@ import (
 	"github.com/droverhq/drover/internal/reconcile"
 )
 
-const defaultTimeout = 5 * time.Second
-
 // Call is one call of a hook.
 type Call struct {
 	URL     string
-	Timeout time.Duration // default 5s
+	Timeout time.Duration // must be set; offerings have a default
 	Phase   string
 	Fence   reconcile.Fence
 	Body    any
@@ -72,11 +70,7 @@ func (c *Caller) Call(ctx context.Context, call Call) error {
 	if err != nil {
 		return err
 	}
-	timeout := call.Timeout
-	if timeout <= 0 {
-		timeout = defaultTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, call.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, call.URL, bytes.NewReader(body))
 	if err != nil {

@@ -31,7 +31,7 @@ func TestCallTellsWhatAndWhose(t *testing.T) {
 	}))
 	defer seller.Close()
 	err := hook.New().Call(context.Background(), hook.Call{
-		URL: seller.URL + "/reserve", Phase: "preparing",
+		URL: seller.URL + "/reserve", Timeout: time.Minute, Phase: "preparing",
 		Fence: reconcile.Fence{ID: "i1", Generation: 3, Token: 7}, Body: map[string]string{"name": "rex"},
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func TestAnswers(t *testing.T) {
 				_, _ = io.WriteString(w, "hunter2")
 			}
 		}))
-		err := hook.New().Call(context.Background(), hook.Call{URL: seller.URL, Phase: "ready", Body: json.RawMessage("{}")})
+		err := hook.New().Call(context.Background(), hook.Call{URL: seller.URL, Timeout: time.Minute, Phase: "ready", Body: json.RawMessage("{}")})
 		seller.Close()
 		if c.ok != (err == nil) || err != nil && fault.Of(err) != c.want || calls != 1 {
 			t.Errorf("%s: status %d became %v after %d calls", c.reason, c.status, err, calls)
@@ -97,11 +97,11 @@ func TestNobodyThere(t *testing.T) {
 	seller := httptest.NewServer(http.NotFoundHandler())
 	seller.Close()
 	secret := seller.URL + "/?key=hunter2"
-	err := hook.New().Call(context.Background(), hook.Call{URL: secret, Phase: "ready"})
+	err := hook.New().Call(context.Background(), hook.Call{URL: secret, Timeout: time.Minute, Phase: "ready"})
 	if !fault.Is(err, fault.Unavailable) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a hook that is not there became %v", err)
 	}
-	if err := hook.New().Call(context.Background(), hook.Call{URL: "http://[::1", Phase: "ready"}); !fault.Is(err, fault.Invalid) {
+	if err := hook.New().Call(context.Background(), hook.Call{URL: "http://[::1", Timeout: time.Minute, Phase: "ready"}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a URL that is none became %v", err)
 	}
 }
