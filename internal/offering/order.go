@@ -103,7 +103,7 @@ func (o *Offering) Hooks(phase string) []Hook {
 		if h.Phase != phase {
 			continue
 		}
-		if h.Timeout == 0 {
+		if h.Timeout <= 0 {
 			h.Timeout = hookTimeout
 		}
 		out = append(out, h)
