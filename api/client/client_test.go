@@ -97,6 +97,10 @@ func TestRequests(t *testing.T) {
 			_, err := c.Changes(ctx, client.ChangeOptions{Resource: "dinosaurs", ID: "x", Limit: 3})
 			return err
 		}, seen{Method: "GET", URI: "/api/v1/changes?after=0&id=x&limit=3&resource=dinosaurs"}},
+		{"the newest changes are asked for by number", func(c *client.Client) error {
+			_, err := c.Changes(ctx, client.ChangeOptions{Newest: 7})
+			return err
+		}, seen{Method: "GET", URI: "/api/v1/changes?after=0&newest=7"}},
 		{"observe is a put", func(c *client.Client) error {
 			_, err := c.Observe(ctx, "c1", v1.Report{Agent: "a"})
 			return err

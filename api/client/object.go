@@ -97,6 +97,7 @@ func (c *Client) Apply(ctx context.Context, file []byte) (v1.Object, error) {
 type ChangeOptions struct {
 	After    int64
 	Limit    int
+	Newest   int // that many of the last ones; in place of After and Limit
 	Resource string
 	ID       string // with Resource
 }
@@ -104,6 +105,7 @@ type ChangeOptions struct {
 func (o ChangeOptions) query() url.Values {
 	q := url.Values{}
 	setInt(q, "limit", int64(o.Limit))
+	setInt(q, "newest", int64(o.Newest))
 	set(q, "resource", o.Resource)
 	set(q, "id", o.ID)
 	return q

@@ -51,6 +51,7 @@ type Change struct {
 type Changes struct {
 	Items []Change `json:"items"`
 	Next  int64    `json:"next"`
+	Since int64    `json:"since,omitempty" doc:"Of newest: what is not newer than this was not looked at"`
 }
 
 // Resource is something verbs apply to: a kind of the ledger, or an offering's

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -26,8 +25,8 @@ func (c *CLI) eventsCommand() *cobra.Command {
 		ValidArgsFunction: c.complete(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
-			if limit < 1 || after < 0 {
-				return usagef("--limit must be at least 1 and --after at least 0")
+			if limit < 1 || limit > 1000 || after < 0 {
+				return usagef("--limit must be from 1 to 1000 and --after at least 0")
 			}
 			s, err := c.connect(cmd)
 			if err != nil {
@@ -37,11 +36,20 @@ func (c *CLI) eventsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.After = after
 			e := &eventPrinter{cli: c, format: output(cmd), table: &table{head: []string{"SEQ", "TIME", "WHO", "WHICH", "WHAT", "WHY"}}}
-			past, err := s.newest(ctx, o, limit, cmd.Flags().Changed("after"))
+			var past v1.Changes
+			if cmd.Flags().Changed("after") {
+				o.After = after
+				past, err = s.following(ctx, o, limit)
+			} else {
+				o.Newest = limit
+				past, err = s.Changes(ctx, o)
+			}
 			if err != nil {
 				return err
+			}
+			if past.Since > 0 {
+				c.note("looked back as far as %d; `drover events --after 0` reads from the beginning", past.Since)
 			}
 			for _, ch := range past.Items {
 				if err := e.add(ch); err != nil {
@@ -99,65 +107,25 @@ func (s *session) about(ctx context.Context, args []string) (o client.ChangeOpti
 	return o, nil
 }
 
-const (
-	changesPage = 1000
-	everything  = 1 << 30
-)
-
-// newest reads the last changes that match, or with forward the first ones
-// after o.After. The log only reads forward, so it looks back in windows that
-// grow until enough was found.
-func (s *session) newest(ctx context.Context, o client.ChangeOptions, limit int, forward bool) (v1.Changes, error) {
-	if forward {
-		return s.upTo(ctx, o, limit)
-	}
-	if o.ID != "" {
-		all, err := s.History(ctx, o.Resource, o.ID)
-		return tail(v1.Changes{Items: all}, limit), err
-	}
-	head, err := s.Ledger(ctx)
-	if status := client.Status(err); status == 403 || status == 404 {
-		// Not everybody may see the log's head: read it all then.
-		all, err := s.upTo(ctx, o, everything)
-		return tail(all, limit), err
-	}
-	if err != nil {
-		return v1.Changes{}, err
-	}
-	for window := int64(limit); ; window *= 8 {
-		o.After = max(0, head.Seq-window)
-		found, err := s.upTo(ctx, o, everything)
-		if err != nil || len(found.Items) >= limit || o.After == 0 {
-			return tail(found, limit), err
-		}
-	}
-}
-
-// upTo reads pages until there are enough or no more. A page may be empty and
-// move on all the same: what it went through was not for this caller.
-func (s *session) upTo(ctx context.Context, o client.ChangeOptions, limit int) (v1.Changes, error) {
+// following reads the first changes after o.After. A page may be empty and move
+// on all the same: what it went through was not for this caller.
+func (s *session) following(ctx context.Context, o client.ChangeOptions, limit int) (v1.Changes, error) {
 	out := v1.Changes{Next: o.After}
-	for len(out.Items) < limit {
-		o.Limit = min(limit-len(out.Items), changesPage)
+	for {
+		o.Limit = limit - len(out.Items)
 		page, err := s.Changes(ctx, o)
 		if err != nil {
 			return out, err
 		}
 		out.Items = append(out.Items, page.Items...)
 		if page.Next <= o.After {
-			break
+			return out, nil
 		}
 		out.Next, o.After = page.Next, page.Next
+		if len(out.Items) >= limit {
+			return out, nil
+		}
 	}
-	return out, nil
-}
-
-func tail(c v1.Changes, limit int) v1.Changes {
-	if n := len(c.Items); n > 0 {
-		c.Next = max(c.Next, c.Items[n-1].Seq)
-	}
-	c.Items = slices.Clone(c.Items[max(0, len(c.Items)-limit):])
-	return c
 }
 
 // What is remembered to tell causes by what they were; beyond it they are told

@@ -188,7 +188,11 @@ func (f *fake) history(r *http.Request) (any, error) {
 }
 
 func (f *fake) changes(r *http.Request) (any, error) {
-	return f.after(r, r.URL.Query().Get("resource"), r.URL.Query().Get("id")), nil
+	out := f.after(r, r.URL.Query().Get("resource"), r.URL.Query().Get("id"))
+	if n, _ := strconv.Atoi(r.URL.Query().Get("newest")); n > 0 && n < len(out.Items) {
+		out.Items = out.Items[len(out.Items)-n:]
+	}
+	return out, nil
 }
 
 func (f *fake) after(r *http.Request, resource, id string) v1.Changes {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -99,9 +100,18 @@ func (g *sight) sees(ctx context.Context, c *ledger.Change) (bool, error) {
 	return v, nil
 }
 
+// picks reports whether a change is asked for, and seen.
+func (g *sight) picks(ctx context.Context, f filter, c *ledger.Change) (bool, error) {
+	if !f.matches(&c.Object) {
+		return false, nil
+	}
+	return g.sees(ctx, c)
+}
+
 type changesInput struct {
 	After    int64  `query:"after" minimum:"0" doc:"Only changes after this sequence"`
 	Limit    int    `query:"limit" default:"100" minimum:"1" maximum:"1000"`
+	Newest   int    `query:"newest" minimum:"0" maximum:"1000" doc:"That many of the newest ones, oldest first; in place of after and limit"`
 	Kind     string `query:"kind" maxLength:"64"`
 	Resource string `query:"resource" maxLength:"128"`
 	ID       string `query:"id" maxLength:"256" doc:"With kind or resource"`
@@ -110,7 +120,8 @@ type changesInput struct {
 func (o *own) routesChange() {
 	huma.Register(o.api, huma.Operation{
 		OperationID: "list-changes", Method: http.MethodGet, Path: "/api/v1/changes", Tags: []string{"changes"},
-		Summary: "A piece of the log, as far as the caller may see it", Description: "Resume after next. It may move although nothing was found: the rest was not the caller's.",
+		Summary: "A piece of the log, as far as the caller may see it", Description: "Resume after next. It may move although nothing was found: the rest was not the caller's. " +
+			"One request goes through a bounded part of the log: where that was too little for newest, since says how far back it looked.",
 	}, o.changes)
 	o.raw(huma.Operation{
 		OperationID: "watch-changes", Method: http.MethodGet, Path: "/api/v1/watch", Tags: []string{"changes"},
@@ -144,6 +155,14 @@ func (o *own) changes(ctx context.Context, in *changesInput) (*body[v1.Changes],
 	who := access.From(ctx)
 	g := &sight{store: o.Ledger, who: who, head: head.Seq}
 	out := v1.Changes{Items: []v1.Change{}, Next: in.After}
+	if in.Newest > 0 {
+		if in.After > 0 {
+			return nil, fault.New(fault.Invalid, "after goes with limit, not with newest").Because("list")
+		}
+		out.Items, out.Since, err = o.newest(ctx, g, f, in.Newest)
+		out.Next = head.Seq
+		return &body[v1.Changes]{out}, err
+	}
 	names := o.names()
 	for seen := 0; len(out.Items) < in.Limit && seen < scanned; {
 		q := f.query(who)
@@ -160,10 +179,7 @@ func (o *own) changes(ctx context.Context, in *changesInput) (*body[v1.Changes],
 				break
 			}
 			out.Next = changes[i].Seq
-			if !f.matches(&changes[i].Object) {
-				continue
-			}
-			ok, err := g.sees(ctx, &changes[i])
+			ok, err := g.picks(ctx, f, &changes[i])
 			if err != nil {
 				return nil, err
 			}
@@ -177,4 +193,42 @@ func (o *own) changes(ctx context.Context, in *changesInput) (*body[v1.Changes],
 		}
 	}
 	return &body[v1.Changes]{out}, nil
+}
+
+// newest looks back from the head for the last n changes that the caller sees.
+// It gives up after a bounded way, and says then where.
+func (o *own) newest(ctx context.Context, g *sight, f filter, n int) (found []v1.Change, since int64, err error) {
+	found = []v1.Change{}
+	names, until := o.names(), g.head
+	for seen := 0; until > 0 && len(found) < n; {
+		if seen >= scanned {
+			since = until
+			break
+		}
+		q := f.query(g.who)
+		q.Until, q.Limit, q.Reverse = until, 1000, true
+		changes, err := o.Ledger.Changes(ctx, q)
+		if err != nil {
+			return nil, 0, err
+		}
+		for i := range changes {
+			if len(found) == n {
+				break
+			}
+			ok, err := g.picks(ctx, f, &changes[i])
+			if err != nil {
+				return nil, 0, err
+			}
+			if ok {
+				found = append(found, wireChange(&changes[i], names, g.who))
+			}
+		}
+		if len(changes) < q.Limit {
+			break
+		}
+		seen += len(changes)
+		until = changes[len(changes)-1].Seq - 1
+	}
+	slices.Reverse(found)
+	return found, since, nil
 }

@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -12,6 +13,8 @@ import (
 
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/operation"
 )
 
 func TestResources(t *testing.T) {
@@ -243,6 +246,56 @@ func TestThePastObeysTheOwnerOfToday(t *testing.T) {
 	w.want(200, "dave", "GET", "/api/v1/changes?resource=dinosaurs", "", &past)
 	if len(past.Items) != 2 {
 		t.Errorf("dave sees %d changes", len(past.Items))
+	}
+}
+
+func TestTheNewestChangesObeyTheSameRules(t *testing.T) {
+	w := newWorld(t)
+	w.register("c1")
+	for _, name := range []string{"ann", "bob", "cid"} {
+		w.create("alice", name)
+		w.create("carol", "c"+name)
+	}
+	handed := w.create("carol", "handed")
+	w.edit(handed.ID, func(in *instance.Instance) { in.Owner = "dave" })
+	w.want(400, "root", "GET", "/api/v1/changes?newest=3&after=1", "", nil)
+	w.want(400, "root", "GET", "/api/v1/changes?newest=1001", "", nil)
+	for _, who := range []string{"root", "alice", "bob", "carol", "dave"} {
+		for _, about := range []string{"", "&resource=dinosaurs", "&kind=operation", "&resource=dinosaurs&id=" + handed.ID} {
+			var all v1.Changes
+			w.want(200, who, "GET", "/api/v1/changes?limit=1000"+about, "", &all)
+			for n := 1; n <= len(all.Items)+1; n++ {
+				want := v1.Changes{Items: all.Items[max(0, len(all.Items)-n):], Next: all.Next}
+				var got v1.Changes
+				w.want(200, who, "GET", fmt.Sprintf("/api/v1/changes?newest=%d%s", n, about), "", &got)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s, the newest %d%s are the end of all that is seen (-want +got):\n%s", who, n, about, diff)
+				}
+			}
+		}
+	}
+}
+
+func TestTheNewestChangesSayHowFarBackTheyLooked(t *testing.T) {
+	w := newWorld(t)
+	w.create("alice", "rex")
+	for range 21 {
+		set := ledger.Set{Actor: "bob", Cause: ledger.BySchedule("test")}
+		for range 1000 {
+			set.Puts = append(set.Puts, operation.Start("create", ledger.Object{Ref: ledger.Ref{Kind: "instance", ID: ledger.NewID()}, Org: "umbrella"}, ledger.BySchedule("test")))
+		}
+		if _, err := w.ledger.Commit(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got v1.Changes
+	w.want(200, "alice", "GET", "/api/v1/changes?newest=1", "", &got)
+	if len(got.Items) != 0 || got.Next-got.Since != 20_000 {
+		t.Errorf("behind 21,000 changes of others there are %d, looked at from %d to %d", len(got.Items), got.Since, got.Next)
+	}
+	w.want(200, "alice", "GET", "/api/v1/changes?newest=1&resource=dinosaurs", "", &got)
+	if len(got.Items) != 1 || got.Items[0].Object.Name != "rex" {
+		t.Errorf("of what is looked up by kind and organisation others' changes are no obstacle: %+v", got)
 	}
 }
 
