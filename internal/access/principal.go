@@ -4,7 +4,10 @@
 // It must not know HTTP routes or any other domain.
 package access
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // Principal is an authenticated caller.
 type Principal struct {
@@ -22,6 +25,9 @@ func (p Principal) Actor() string {
 	if p.Cluster != "" {
 		return "agent:" + p.Cluster
 	}
+	if p.User == "system" || strings.HasPrefix(p.User, "agent:") {
+		return "user:" + p.User // nobody may sign as the loop or as an agent
+	}
 	return p.User
 }
 
@@ -33,12 +39,14 @@ func (p Principal) Scope() map[string]any {
 	case p.Org != "":
 		return map[string]any{"org": p.Org}
 	}
-	return map[string]any{"owner": p.User}
+	return map[string]any{"org": "", "owner": p.User}
 }
 
 // Sees reports whether an object of this organisation and owner is visible.
+// Without an organisation a caller sees its own objects outside of all
+// organisations: a user's name alone says nothing across issuers.
 func (p Principal) Sees(org, owner string) bool {
-	return p.Admin || (p.Org != "" && p.Org == org) || (p.Org == "" && p.User != "" && p.User == owner)
+	return p.Admin || (p.Org != "" && p.Org == org) || (p.Org == "" && org == "" && p.User != "" && p.User == owner)
 }
 
 // MayChange tells whether it may be updated and deleted: the admin any, the org

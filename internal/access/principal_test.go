@@ -24,7 +24,7 @@ func TestRights(t *testing.T) {
 		"org admin":           {"the organisation's admin may touch them", access.Principal{User: "bob", Org: org, OrgAdmin: true}, rights{true, true}},
 		"foreign org admin":   {"another organisation's admin is a stranger", access.Principal{User: "eve", Org: "evil", OrgAdmin: true}, rights{}},
 		"same name elsewhere": {"a user name means nothing in another organisation", access.Principal{User: owner, Org: "evil"}, rights{}},
-		"owner without org":   {"without an organisation the owner sees their own", access.Principal{User: owner}, rights{true, true}},
+		"same name, no org":   {"a user name alone opens nothing of an organisation", access.Principal{User: owner}, rights{}},
 		"agent":               {"an agent is no user", access.Principal{Cluster: "c1"}, rights{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -33,6 +33,24 @@ func TestRights(t *testing.T) {
 				t.Errorf("%s: %s", tc.reason, d)
 			}
 		})
+	}
+}
+
+func TestWithoutAnOrganisation(t *testing.T) {
+	alice := access.Principal{User: "alice"}
+	if !alice.Sees("", "alice") || !alice.MayChange("", "alice") {
+		t.Error("a user without an organisation does not see their own")
+	}
+	if alice.Sees("", "bob") {
+		t.Error("a user without an organisation sees another's")
+	}
+}
+
+func TestNobodySignsAsTheSystem(t *testing.T) {
+	for _, name := range []string{"system", "agent:local"} {
+		if got := (access.Principal{User: name}).Actor(); got != "user:"+name {
+			t.Errorf("a user named %s signs as %s", name, got)
+		}
 	}
 }
 
