@@ -11,8 +11,9 @@ import (
 	"github.com/droverhq/drover/internal/sqlledger"
 )
 
-// Config of a control plane. The command line fills it in.
-type Config struct {
+// Settings of a control plane, as the command line has them: its structure is
+// converted to this one, so that neither can have a field that the other lacks.
+type Settings struct {
 	DataDir       string        // default .drover
 	Listen        string        // address of the API; default 127.0.0.1:8000
 	Routes        string        // up: address where instances are reached; default 127.0.0.1:8080
@@ -28,7 +29,12 @@ type Config struct {
 	RateLimit     float64       // requests per second and caller; 0 = no limit
 	Workers       int           // runs of the loop at a time; default 32
 	Lease         time.Duration // default 3 s
-	Version       string        // for people
+}
+
+// Config of a control plane.
+type Config struct {
+	Settings
+	Version string // for people
 
 	// Out is where the first lines for the user go; default: nowhere.
 	Out io.Writer
@@ -37,21 +43,28 @@ type Config struct {
 	Observer sqlledger.Observer
 }
 
-// AgentConfig of an agent that runs by itself.
-type AgentConfig struct {
+// AgentSettings of an agent, as the command line has them.
+type AgentSettings struct {
 	Server    string
-	Token     string
 	Cluster   string
+	Token     string
 	DataDir   string
 	Routes    string
 	Heartbeat time.Duration
 	LogLevel  string
 	LogFormat string
-	Out       io.Writer
 }
 
+// AgentConfig of an agent that runs by itself.
+type AgentConfig struct {
+	AgentSettings
+	Out io.Writer // for the user's first line; default: nowhere
+}
+
+const defaultDataDir = ".drover"
+
 func (c *Config) defaults() {
-	orText(&c.DataDir, ".drover")
+	orText(&c.DataDir, defaultDataDir)
 	orText(&c.Listen, "127.0.0.1:8000")
 	orText(&c.Routes, "127.0.0.1:8080")
 	orText(&c.MasterKeyFile, filepath.Join(c.DataDir, "master.key"))

@@ -3,10 +3,12 @@ package app
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/reconcile"
 	"github.com/droverhq/drover/internal/sqlledger"
@@ -76,6 +78,15 @@ type ledgerMetrics struct {
 	failures prometheus.Counter
 	changes  prometheus.Counter
 	duration prometheus.Histogram
+	failed   atomic.Pointer[error] // of the last batch, nil if it was written
+}
+
+// writable says why the last batch was not written, if it was not.
+func (m *ledgerMetrics) writable() error {
+	if err := m.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func newLedgerMetrics(registry prometheus.Registerer, log *slog.Logger, next sqlledger.Observer) *ledgerMetrics {
@@ -97,7 +108,11 @@ func newLedgerMetrics(registry prometheus.Registerer, log *slog.Logger, next sql
 func (m *ledgerMetrics) Committed(requests, changes int, d time.Duration, err error) {
 	if err != nil {
 		m.failures.Inc()
+		if fault.Is(err, fault.Unavailable) {
+			m.failed.Store(&err)
+		}
 	} else {
+		m.failed.Store(nil)
 		m.commits.Inc()
 		m.changes.Add(float64(changes))
 		m.duration.Observe(d.Seconds())

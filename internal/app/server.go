@@ -54,6 +54,11 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return nil, fault.New(fault.Invalid, "cannot use the data directory: %w", err)
 	}
+	if c.OfferingsDir != "" {
+		if _, err := os.ReadDir(c.OfferingsDir); err != nil {
+			return nil, fault.New(fault.Invalid, "cannot read the directory of offerings: %w", err)
+		}
+	}
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "cannot listen on %s: %w (is another drover running? use --listen for another address)", c.Listen, err)
@@ -67,16 +72,19 @@ func New(ctx context.Context, c Config) (*Server, error) {
 }
 
 func (s *Server) open(ctx context.Context) error {
+	_, missing := os.Stat(s.cfg.MasterKeyFile)
 	key, err := s.cfg.masterKey()
 	if err != nil {
 		return err
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.ledger, err = sqlledger.Open(ctx, sqlledger.Config{
-		URL: s.cfg.Database, Kinds: Kinds(), Key: key,
-		Observer: newLedgerMetrics(registry, s.log, s.cfg.Observer),
-	})
+	commits := newLedgerMetrics(registry, s.log, s.cfg.Observer)
+	s.ledger, err = sqlledger.Open(ctx, sqlledger.Config{URL: s.cfg.Database, Kinds: Kinds(), Key: key, Observer: commits})
+	if fault.Reason(err) == "wrong-key" && s.cfg.MasterKey == "" && os.IsNotExist(missing) {
+		os.Remove(s.cfg.MasterKeyFile) // the one just made must not be taken for the right one
+		return fault.New(fault.Invalid, "%s is missing, and the ledger was made with it: copy it from the first replica or a backup", s.cfg.MasterKeyFile)
+	}
 	if err != nil {
 		return err
 	}
@@ -112,7 +120,7 @@ func (s *Server) open(ctx context.Context) error {
 		Ending: s.ending,
 		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering,
 		Instances: instances, Clusters: s.clusters,
-		Authenticator: authenticator, Issuer: s.issuer,
+		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable,
 		Log: s.log, Metrics: registry, Rate: s.cfg.RateLimit,
 	})
 	if err != nil {

@@ -41,13 +41,16 @@ func Up(ctx context.Context, c Config) error {
 		return err
 	}
 	s.routes = reachable(plane.listener.Addr())
-	s.routes = reachable(plane.listener.Addr())
+	where := ""
+	if s.cfg.DataDir != defaultDataDir {
+		where = " --data-dir " + s.cfg.DataDir
+	}
 	fmt.Fprintf(s.cfg.Out, `drover %s serves %s (%s, data in %s)
   instances answer at http://<host>:%s
   try, in another terminal:
-    drover create dinosaur rex --wait
-Press Ctrl-C to stop; instances keep running and are found again.
-`, c.Version, s.URL(), databaseName(s.cfg.Database), s.cfg.DataDir, port(plane.listener))
+    %s create dinosaur rex --wait%s
+Ctrl-C stops the control plane and the routes; the instances' processes go on and are found again by the next up.
+`, c.Version, s.URL(), databaseName(s.cfg.Database), s.cfg.DataDir, port(plane.listener), os.Args[0], where)
 	return s.Run(ctx, plane.Run)
 }
 
@@ -68,12 +71,12 @@ func (s *Server) dataPlane(ctx context.Context) (*dataPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDataPlane(AgentConfig{
+	return newDataPlane(AgentSettings{
 		Server: s.URL(), Token: token, Cluster: localCluster, DataDir: s.cfg.DataDir, Routes: s.cfg.Routes,
 	}, s.log)
 }
 
-func newDataPlane(c AgentConfig, log *slog.Logger) (*dataPlane, error) {
+func newDataPlane(c AgentSettings, log *slog.Logger) (*dataPlane, error) {
 	dir := filepath.Join(c.DataDir, "agent")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fault.New(fault.Invalid, "cannot use the data directory: %w", err)
@@ -135,7 +138,7 @@ func Agent(ctx context.Context, c AgentConfig) error {
 	}
 	orText(&c.DataDir, ".drover-agent")
 	orText(&c.Routes, "127.0.0.1:8080")
-	plane, err := newDataPlane(c, newLogger(c.LogLevel, c.LogFormat))
+	plane, err := newDataPlane(c.AgentSettings, newLogger(c.LogLevel, c.LogFormat))
 	if err != nil {
 		return err
 	}

@@ -32,6 +32,10 @@ type Config struct {
 	// Issuer signs tokens and publishes its keys; nil: there is no built-in issuer.
 	Issuer *access.Issuer
 
+	// Writable says why the ledger takes no writes at the moment, nil if it
+	// does as far as is known; default: it does.
+	Writable func() error
+
 	Log     *slog.Logger         // default: slog.Default
 	Metrics *prometheus.Registry // default: a registry of its own
 	Clock   func() time.Time     // default: time.Now
@@ -70,6 +74,8 @@ type server struct {
 	meters   *meters
 	limits   *limits
 	inflight chan struct{}
+	replays  chan struct{} // room for reads of the past
+	streams  tally         // watches by caller
 	// agents serves an offering's API for outside agents; rest is the path
 	// after /api/<group>/<version>/agent-clusters/. routesV1 sets it.
 	agents func(w http.ResponseWriter, r *http.Request, off *offering.Offering, rest []string)
@@ -91,6 +97,7 @@ func New(c Config) (http.Handler, error) {
 		meters:   newMeters(c.Metrics),
 		limits:   newLimits(c.Rate, c.Burst, c.Clock),
 		inflight: make(chan struct{}, c.InFlight),
+		replays:  make(chan struct{}, replayReads),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.healthz)
@@ -145,8 +152,12 @@ func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
 func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
-	if _, err := s.Ledger.Head(ctx); err != nil {
-		s.fail(w, r, fault.New(fault.Unavailable, "the ledger cannot be reached: %w", err))
+	_, err := s.Ledger.Head(ctx)
+	if err == nil && s.Writable != nil {
+		err = s.Writable()
+	}
+	if err != nil {
+		writeText(w, http.StatusServiceUnavailable, "not ready: "+err.Error()+"\n")
 		return
 	}
 	writeText(w, http.StatusOK, "ready\n")

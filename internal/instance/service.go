@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/fault"
@@ -123,6 +126,9 @@ func order(off *offering.Offering, req Create) (Spec, offering.Size, error) {
 	if err != nil {
 		return Spec{}, size, err
 	}
+	if holdsNUL(parameters) { // no process or document could be given it
+		return Spec{}, size, fault.New(fault.Invalid, "a parameter holds a zero byte").Because("parameters")
+	}
 	multiAZ := typ.MultiAZ != nil && *typ.MultiAZ
 	if typ.MultiAZ == nil && req.MultiAZ != nil {
 		multiAZ = *req.MultiAZ
@@ -131,6 +137,22 @@ func order(off *offering.Offering, req Create) (Spec, offering.Size, error) {
 		Offering: off.Metadata.Name, Provider: provider.Name, Region: region.Name, MultiAZ: multiAZ,
 		Type: typ.Name, Size: size.Name, Version: version, Parameters: parameters,
 	}, size, nil
+}
+
+func holdsNUL(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return strings.ContainsRune(v, 0)
+	case []any:
+		return slices.ContainsFunc(v, holdsNUL)
+	case map[string]any:
+		for k, x := range v {
+			if strings.ContainsRune(k, 0) || holdsNUL(x) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Get returns an instance that the caller may see, by id or by name.
@@ -239,8 +261,8 @@ func (s *Service) Update(ctx context.Context, offeringName, idOrName string, req
 			return "", fault.New(fault.Conflict, "it is being deleted").Because("deleting")
 		}
 		if req.Owner != nil {
-			if *req.Owner == "" {
-				return "", fault.New(fault.Invalid, "owner must not be empty").Because("field")
+			if *req.Owner == "" || len(*req.Owner) > maxOwner || strings.ContainsFunc(*req.Owner, unicode.IsControl) {
+				return "", fault.New(fault.Invalid, "owner must be a user's name of 1 to %d characters", maxOwner).Because("field")
 			}
 			if in.Org == "" { // its name is claimed under the owner
 				return "", fault.New(fault.Invalid, "only within an organisation can an instance be handed on").Because("field")
@@ -304,7 +326,10 @@ func (in *Instance) deprovision(now time.Time) {
 	}
 }
 
-const maxConflicts = 8
+const (
+	maxConflicts = 8
+	maxOwner     = 256
+)
 
 // change reads, edits and writes an instance, again if somebody else wrote
 // meanwhile. An edit that returns no verb leaves everything as it is.

@@ -74,7 +74,7 @@ func unavailable(w http.ResponseWriter) {
 func (r *Runtime) lookup(host string) (port int, known bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	for _, in := range r.hosts[host] {
+	for _, in := range slices.Backward(r.hosts[host]) { // the newest of those that claim it
 		if port = int(in.target.Load()); port != 0 {
 			return port, true
 		}
