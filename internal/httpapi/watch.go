@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/droverhq/drover/internal/access"
@@ -15,6 +16,14 @@ import (
 
 // storeAway is how long a stream waits before it asks the store again.
 const storeAway = time.Second
+
+// What replays of the log may take: a few read at a time, in small pieces, and
+// no caller keeps more than so many streams open.
+const (
+	replayReads = 4
+	replayPiece = 100
+	maxStreams  = 256
+)
 
 var errNoBody = errors.New("the client wants no body")
 
@@ -114,11 +123,16 @@ func (o *own) watch(w http.ResponseWriter, r *http.Request) {
 		o.fail(w, r, err)
 		return
 	}
+	who := access.From(ctx)
+	if !o.streams.enter(who.Actor()) {
+		o.fail(w, r, fault.New(fault.Exhausted, "%d streams are open for %s: close some", maxStreams, who.Actor()).Because("rate"))
+		return
+	}
+	defer o.streams.leave(who.Actor())
 	st, err := o.openStream(w, r)
 	if err != nil {
 		return
 	}
-	who := access.From(ctx)
 	reader := &watcher{server: o.server, st: st, filter: f, sight: sight{store: o.Ledger, who: who, head: head.Seq}, after: after}
 	for err == nil {
 		err = reader.step(ctx)
@@ -128,6 +142,33 @@ func (o *own) watch(w http.ResponseWriter, r *http.Request) {
 	}
 	// The client has gone, does not read, or may no longer: it comes back with
 	// the last sequence it saw, and there is nobody to tell more.
+}
+
+// tally counts what each caller has open.
+type tally struct {
+	mu   sync.Mutex
+	open map[string]int
+}
+
+func (t *tally) enter(who string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open[who] >= maxStreams {
+		return false
+	}
+	if t.open == nil {
+		t.open = map[string]int{}
+	}
+	t.open[who]++
+	return true
+}
+
+func (t *tally) leave(who string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open[who]--; t.open[who] <= 0 {
+		delete(t.open, who)
+	}
 }
 
 // resumeAfter says where a watch begins.
@@ -195,8 +236,14 @@ func (v *watcher) next(ctx context.Context) (changes []ledger.Change, until int6
 		return changes, until, err
 	}
 	q := v.filter.query(v.sight.who)
-	q.After, q.Until, q.Limit = v.after, v.sight.head, 1000
+	q.After, q.Until, q.Limit = v.after, v.sight.head, replayPiece
+	select {
+	case v.replays <- struct{}{}:
+	case <-ctx.Done():
+		return nil, 0, ctx.Err()
+	}
 	changes, err = v.Ledger.Changes(ctx, q)
+	<-v.replays
 	if until = v.sight.head; len(changes) == q.Limit {
 		until = changes[len(changes)-1].Seq
 	}
