@@ -85,12 +85,15 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[v1.Change,
 // Desired yields the full desired state of a cluster each time it changes, over
 // one connection. It ends with the error that ended the connection, never
 // without one; the agent decides when to connect again, because bodies are sent
-// once per connection. agent is the id of the agent's reports: with it, the
-// server knows when the agent has gone and lets the next one speak at once.
-func (c *Client) Desired(ctx context.Context, cluster, agent string) iter.Seq2[v1.Desired, error] {
+// once per connection. agent and installation are those of the agent's reports:
+// with them, the server refuses another installation, and knows when the process
+// has gone and lets the next one speak at once.
+func (c *Client) Desired(ctx context.Context, cluster, agent, installation string) iter.Seq2[v1.Desired, error] {
 	return func(yield func(v1.Desired, error) bool) {
 		path := []string{"clusters", cluster, "desired"}
-		err := c.stream(ctx, call{method: http.MethodGet, path: path, query: url.Values{"agent": {agent}}}, nil, func(e event) (bool, error) {
+		query := url.Values{"agent": {agent}}
+		set(query, "installation", installation)
+		err := c.stream(ctx, call{method: http.MethodGet, path: path, query: query}, nil, func(e event) (bool, error) {
 			if e.name != "" && e.name != "desired" {
 				return true, nil
 			}

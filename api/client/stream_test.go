@@ -169,14 +169,14 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 func TestDesired(t *testing.T) {
 	body := "data: {\"epoch\":1,\"seq\":7,\"items\":[{\"id\":\"a\",\"delete\":true}]}\n\n"
 	c := dial(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/api/v1/clusters/c1/desired" || r.URL.Query().Get("agent") != "a1" || r.Header.Get("Accept-Encoding") != "identity" {
+		if r.URL.Path != "/api/v1/clusters/c1/desired" || r.URL.Query().Get("agent") != "a1" || r.URL.Query().Get("installation") != "i1" || r.Header.Get("Accept-Encoding") != "identity" {
 			t.Errorf("asked for %s with encoding %q", r.URL, r.Header.Get("Accept-Encoding"))
 		}
 		events(body + body)(w)
 	})
 	var got []v1.Desired
 	var end error
-	for d, err := range c.Desired(t.Context(), "c1", "a1") {
+	for d, err := range c.Desired(t.Context(), "c1", "a1", "i1") {
 		if end = err; err == nil {
 			got = append(got, d)
 		}
@@ -200,7 +200,7 @@ func TestEventsAreBounded(t *testing.T) {
 			}
 		}
 	})
-	for _, err := range c.Desired(t.Context(), "c1", "a1") {
+	for _, err := range c.Desired(t.Context(), "c1", "a1", "i1") {
 		if err == nil || !strings.Contains(err.Error(), "larger than 64 MiB") {
 			t.Fatalf("got %v", err)
 		}

@@ -3,11 +3,19 @@ package v1
 import "encoding/json"
 
 // Desired is the full desired state of one cluster, as the server streams it to
-// the agent: GET /api/v1/clusters/<id>/desired?agent=<Report.Agent>, server-sent
+// the agent: GET /api/v1/clusters/<id>/desired with the query parameters agent
+// (Report.Agent) and installation (Report.Installation), server-sent
 // events named "desired" whose data is one message, one per change and always
 // complete; comments keep the connection alive. With the agent's id the server
 // knows that a process is gone when its stream ends, and a restarted one need
-// not wait to be heard. An item whose body the agent has been sent on this connection comes
+// not wait to be heard.
+//
+// A cluster belongs to the first installation that connects. Any other is
+// answered 409, by every replica, until an operator hands the cluster over:
+// PATCH /api/v1/clusters/<id> (UpdateCluster). A stream ends when its
+// installation has lost the cluster.
+//
+// An item whose body the agent has been sent on this connection comes
 // without the body; the digest says which one is meant. An item that is not
 // listed is left alone: only Delete asks for a removal.
 type Desired struct {
@@ -33,13 +41,14 @@ type Item struct {
 // since the last acknowledged report may be left out, and what is left out
 // changes nothing.
 type Report struct {
-	Epoch    int64          `json:"epoch"`
-	Seq      int64          `json:"seq" doc:"Of the Desired that the agent works on"`
-	Agent    string         `json:"agent" doc:"Random per agent process; a second one at the same time is refused"`
-	Number   int64          `json:"number" doc:"Counts up; late reports are ignored"`
-	Ready    bool           `json:"ready"`
-	Capacity int64          `json:"capacity" doc:"Units that the cluster can hold in all"`
-	Items    []ObservedItem `json:"items,omitempty"`
+	Epoch        int64          `json:"epoch"`
+	Seq          int64          `json:"seq" doc:"Of the Desired that the agent works on"`
+	Agent        string         `json:"agent" doc:"Random per agent process; a second one at the same time is refused"`
+	Installation string         `json:"installation,omitempty" doc:"Made once per installation of the agent and kept over its restarts; another one than the cluster's is refused"`
+	Number       int64          `json:"number" doc:"Counts up; late reports are ignored"`
+	Ready        bool           `json:"ready"`
+	Capacity     int64          `json:"capacity" doc:"Units that the cluster can hold in all"`
+	Items        []ObservedItem `json:"items,omitempty"`
 }
 
 // ObservedItem is one instance as the data plane has it.

@@ -122,3 +122,9 @@ type CreateCluster struct {
 	Provider string `json:"cloud_provider,omitempty" doc:"Needed: instances are placed by it"`
 	Region   string `json:"region,omitempty" doc:"Needed, likewise"`
 }
+
+// UpdateCluster changes a data plane: PATCH /api/v1/clusters/<id>, admins only.
+// Absent fields stay.
+type UpdateCluster struct {
+	Installation *string `json:"installation,omitempty" doc:"The agent installation that the cluster belongs to from now on; empty: the next one that connects"`
+}

@@ -2,8 +2,6 @@ package agent
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -21,8 +19,8 @@ import (
 // Client speaks to the control plane.
 type Client interface {
 	// Desired streams the full desired state over one connection and ends with
-	// the error that ended it. agent is the id of the reports.
-	Desired(ctx context.Context, cluster, agent string) iter.Seq2[v1.Desired, error]
+	// the error that ended it. agent and installation are those of the reports.
+	Desired(ctx context.Context, cluster, agent, installation string) iter.Seq2[v1.Desired, error]
 	Observe(ctx context.Context, cluster string, r v1.Report) (v1.Acknowledged, error)
 }
 
@@ -31,7 +29,7 @@ type Config struct {
 	Client    Client
 	Cluster   string
 	Runtime   runtime.Runtime
-	Dir       string        // holds the highest epoch that was seen
+	Dir       string        // holds the installation and the highest epoch that was seen
 	Heartbeat time.Duration // between reports when nothing changes; default 10 s
 	Coalesce  time.Duration // waited for more changes before a report; default 2 ms
 	Parallel  int           // items applied at a time; default 8
@@ -46,7 +44,8 @@ const (
 // Agent is one agent process's life.
 type Agent struct {
 	cfg  Config
-	id   string
+	id   string        // of this process
+	home string        // the installation
 	kick chan struct{} // something to report beside the runtime's changes
 	work *queue
 
@@ -89,10 +88,12 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // never fails
+	home, err := installation(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
 	a := &Agent{
-		cfg: cfg, id: hex.EncodeToString(id[:]), kick: make(chan struct{}, 1), mark: m, full: true,
+		cfg: cfg, id: random(), home: home, kick: make(chan struct{}, 1), mark: m, full: true,
 		bodies: map[string]json.RawMessage{}, listed: map[string]key{}, failed: map[string]v1.ObservedItem{},
 		acked: map[string]v1.ObservedItem{},
 	}

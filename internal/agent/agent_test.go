@@ -34,8 +34,8 @@ func TestAppliesAndReports(t *testing.T) {
 		if r.Epoch != 3 || r.Seq != 7 || r.Agent == "" || !r.Ready || r.Capacity != 1_000_000 {
 			t.Errorf("report %+v", r)
 		}
-		if s.conns[0] != r.Agent {
-			t.Errorf("agent %q connects, %q reports", s.conns[0], r.Agent)
+		if s.conns[0] != [2]string{r.Agent, r.Installation} {
+			t.Errorf("agent %q connects, %q of %q reports", s.conns[0], r.Agent, r.Installation)
 		}
 		for i, r := range s.reports {
 			if r.Number != int64(i+1) || r.Agent != s.reports[0].Agent {

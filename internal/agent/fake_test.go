@@ -27,7 +27,7 @@ type server struct {
 	down    bool
 	deaf    bool          // refuses reports, the stream stands
 	drop    chan struct{} // closed to end the connections
-	conns   []string      // agents
+	conns   [][2]string   // agents and their installations
 	reports []v1.Report
 }
 
@@ -54,10 +54,10 @@ func (s *server) goDown(down bool) {
 	}
 }
 
-func (s *server) Desired(ctx context.Context, _, agent string) iter.Seq2[v1.Desired, error] {
+func (s *server) Desired(ctx context.Context, _, agent, installation string) iter.Seq2[v1.Desired, error] {
 	return func(yield func(v1.Desired, error) bool) {
 		s.mu.Lock()
-		s.conns = append(s.conns, agent)
+		s.conns = append(s.conns, [2]string{agent, installation})
 		drop := s.drop
 		var seen *v1.Desired
 		for {

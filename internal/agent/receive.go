@@ -34,7 +34,7 @@ func (a *Agent) receive(ctx context.Context) {
 func (a *Agent) follow(ctx context.Context) (got bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for d, err := range a.cfg.Client.Desired(ctx, a.cfg.Cluster, a.id) {
+	for d, err := range a.cfg.Client.Desired(ctx, a.cfg.Cluster, a.id, a.home) {
 		if err != nil {
 			return got, err
 		}

@@ -75,7 +75,7 @@ func (a *Agent) tellAll() {
 // send reports what the server does not know yet; a beat is sent in any case.
 func (a *Agent) send(ctx context.Context, beat bool) error {
 	a.mu.Lock()
-	head := v1.Report{Epoch: a.mark.Epoch, Seq: a.seq, Agent: a.id, Ready: a.told && a.frozen == ""}
+	head := v1.Report{Epoch: a.mark.Epoch, Seq: a.seq, Agent: a.id, Installation: a.home, Ready: a.told && a.frozen == ""}
 	known, told, frozen, full := a.mark.Ledger != "", a.told, a.frozen != "", a.full
 	a.mu.Unlock()
 	if !known || !told && !beat {

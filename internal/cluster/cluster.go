@@ -36,6 +36,9 @@ type Spec struct {
 // Status is what its agent reports. Heartbeats without news are not written.
 type Status struct {
 	Capacity int64 `json:"capacity"` // units that fit in all
+	// Installation is the one agent installation that may run the cluster's
+	// instances, whichever replica it connects to; empty: the next that connects.
+	Installation string `json:"installation,omitempty"`
 }
 
 // CapacityCounter is the ledger's counter of the units in use on a cluster.

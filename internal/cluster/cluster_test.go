@@ -154,7 +154,7 @@ func TestTheFirstAgentThatListensHasTheCluster(t *testing.T) {
 		{"another one, while the first has not reported yet", "b", true},
 		{"the first one again, over a new connection", "a", false},
 	} {
-		if err := s.Admit("edge", c.agent); fault.Is(err, fault.Conflict) != c.refused {
+		if err := s.Admit(t.Context(), "edge", c.agent, ""); fault.Is(err, fault.Conflict) != c.refused {
 			t.Errorf("%s: %v", c.reason, err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestTheFirstAgentThatListensHasTheCluster(t *testing.T) {
 		t.Errorf("its first report: %v", err)
 	}
 	s.Leave("edge", "a")
-	if err := s.Admit("edge", "b"); err != nil {
+	if err := s.Admit(t.Context(), "edge", "b", ""); err != nil {
 		t.Errorf("after the first has left: %v", err)
 	}
 }

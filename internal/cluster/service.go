@@ -35,17 +35,6 @@ type Service struct {
 	agents map[string]session // by cluster, of agents that report to this replica
 }
 
-// session is an agent process that speaks for a cluster.
-type session struct {
-	agent  string
-	number int64
-	seen   time.Time
-}
-
-// takeover is how long a silent agent keeps its place before another one may
-// speak for the cluster.
-const takeover = 30 * time.Second
-
 // NewService makes the service.
 func NewService(store Store) *Service {
 	return &Service{store: store, now: time.Now, agents: map[string]session{}}
@@ -85,29 +74,29 @@ func (s *Service) Get(ctx context.Context, id string) (ledger.Object, error) {
 
 // Report is what an agent says of its cluster.
 type Report struct {
-	Agent    string // random per agent process
-	Number   int64  // counts up per agent process
-	Ready    bool
-	Capacity int64
+	Agent        string // random per agent process
+	Installation string // kept over the agent's restarts; empty: it has none to tell
+	Number       int64  // counts up per agent process
+	Ready        bool
+	Capacity     int64
 }
 
-// Report takes an agent's report. A second agent for the same cluster is
-// refused while the first one is alive, and so is a report that comes late.
-// The session is kept in memory: it protects against mix-ups, not the ledger's
-// truth, which is guarded by versions and generations.
+// Report takes an agent's report. Another installation than the cluster's is
+// refused, so is a second process of the same one while the first is alive, and
+// a report that comes late.
 func (s *Service) Report(ctx context.Context, id string, r Report) error {
 	if r.Agent == "" || r.Capacity < 0 || r.Number < 0 {
 		return fault.New(fault.Invalid, "a report needs the agent's id, a number and a capacity that is not negative")
 	}
-	o, err := s.Get(ctx, id)
+	o, err := s.claim(ctx, id, r.Agent, r.Installation)
 	if err != nil {
-		return err
-	}
-	if err := s.enter(id, r); err != nil {
 		return err
 	}
 	spec, status, err := decode(o)
 	if err != nil {
+		return err
+	}
+	if err := s.enter(id, status.Installation, r); err != nil {
 		return err
 	}
 	phase := Waiting
@@ -149,55 +138,6 @@ func (s *Service) offerRoom(ctx context.Context, id string, spec Spec) error {
 	}
 	_, err = s.store.Commit(ctx, ledger.Set{Actor: "agent:" + id, Cause: ledger.CauseOf(ctx), Wakes: wakes})
 	return err
-}
-
-func (s *Service) enter(id string, r Report) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known, ok := s.agents[id]
-	if err := s.taken(id, r.Agent); err != nil {
-		return err
-	}
-	if ok && known.agent == r.Agent && r.Number <= known.number {
-		return fault.New(fault.Conflict, "report %d of cluster %q came after report %d", r.Number, id, known.number).Because("late")
-	}
-	s.agents[id] = session{agent: r.Agent, number: r.Number, seen: s.now()}
-	return nil
-}
-
-// Admit lets an agent speak for the cluster, before it is told anything, and
-// refuses it while another one does: it would run everything a second time, and
-// nobody would hear of it.
-func (s *Service) Admit(id, agent string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.taken(id, agent); err != nil {
-		return err
-	}
-	known, ok := s.agents[id]
-	if !ok || known.agent != agent {
-		known = session{agent: agent, number: -1}
-	}
-	known.seen = s.now()
-	s.agents[id] = known
-	return nil
-}
-
-func (s *Service) taken(id, agent string) error {
-	known, ok := s.agents[id]
-	if ok && known.agent != agent && s.now().Sub(known.seen) < takeover {
-		return fault.New(fault.Conflict, "another agent speaks for cluster %q; stop one of the two", id).Because("agent")
-	}
-	return nil
-}
-
-// Leave ends an agent's session, so that a restarted one need not wait.
-func (s *Service) Leave(id, agent string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.agents[id].agent == agent {
-		delete(s.agents, id)
-	}
 }
 
 // Candidates lists the ready clusters of a region with what is free on them.

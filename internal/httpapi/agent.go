@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,8 +54,9 @@ func (o *own) routesAgent() {
 		Summary: "The full desired state of a cluster, whenever it changes, as server-sent events",
 		Description: "Each event is named desired and its data is one complete message. An item whose body was sent on this connection comes without it. " +
 			"An item that is not listed is left alone: only delete asks for a removal.",
-		Parameters: []*huma.Param{id, queryParam("agent", "The agent process that reads, as in its reports", "string")},
-		Responses:  map[string]*huma.Response{"200": {Description: "A stream of desired states", Content: o.content("text/event-stream", v1.Desired{})}},
+		Parameters: []*huma.Param{id, queryParam("agent", "The agent process that reads, as in its reports", "string"),
+			queryParam("installation", "The agent's installation, as in its reports; another one than the cluster's is refused", "string")},
+		Responses: map[string]*huma.Response{"200": {Description: "A stream of desired states", Content: o.content("text/event-stream", v1.Desired{})}},
 	}, o.streamDesired)
 	o.raw(huma.Operation{
 		OperationID: "put-observed", Method: http.MethodPut, Path: "/api/v1/clusters/{id}/observed", Tags: tags,
@@ -107,9 +109,17 @@ func (p *presence) leave(cluster, agent string) bool {
 	return true
 }
 
+var identityText = regexp.MustCompile(`^[-_.A-Za-z0-9]{0,128}$`)
+
+const badIdentity = "an installation is at most 128 letters, digits, dots, dashes and underscores"
+
+// identity reports whether a text may name an installation, or none.
+func identity(text string) bool { return identityText.MatchString(text) }
+
 // streamDesired tells an agent what its cluster must be.
 func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
-	ctx, id, agent := r.Context(), r.PathValue("id"), r.URL.Query().Get("agent")
+	ctx, id := r.Context(), r.PathValue("id")
+	agent, installation := r.URL.Query().Get("agent"), r.URL.Query().Get("installation")
 	if err := o.speaksFor(ctx, id); err != nil {
 		o.fail(w, r, err)
 		return
@@ -118,8 +128,12 @@ func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
 		o.fail(w, r, fault.New(fault.Invalid, "agent is plain text of at most 128 bytes").Because("list"))
 		return
 	}
+	if !identity(installation) || agent == "" && installation != "" {
+		o.fail(w, r, fault.New(fault.Invalid, badIdentity+", and comes with an agent").Because("list"))
+		return
+	}
 	if agent != "" {
-		if err := o.Clusters.Admit(id, agent); err != nil {
+		if err := o.Clusters.Admit(ctx, id, agent, installation); err != nil {
 			o.fail(w, r, err)
 			return
 		}
@@ -145,10 +159,17 @@ func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
+	checked := time.Now()
 	t := teller{hub: o.desired, set: set, head: head, st: st, sent: map[string]string{}}
 	for err == nil {
 		if err = t.step(ctx); err == nil {
 			err = o.alive(ctx, st, r)
+		}
+		if err == nil && agent != "" && time.Since(checked) >= st.beat {
+			checked = time.Now()
+			if lost := o.Clusters.Belongs(ctx, id, installation); fault.Is(lost, fault.Conflict) {
+				err = lost
+			}
 		}
 	}
 	// The agent has gone or does not read: it keeps what it has, and is told
@@ -250,6 +271,10 @@ func (o *own) putObserved(w http.ResponseWriter, r *http.Request) {
 		o.fail(w, r, fault.New(fault.Invalid, "the body is not a report").Because("body"))
 		return
 	}
+	if !identity(report.Installation) {
+		o.fail(w, r, fault.New(fault.Invalid, badIdentity).Because("body"))
+		return
+	}
 	head, err := o.Ledger.Head(ctx)
 	if err == nil {
 		err = epochFits(report.Epoch, report.Seq, head)
@@ -259,7 +284,9 @@ func (o *own) putObserved(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx = ledger.WithCause(ctx, ledger.ByReport(id, strconv.FormatInt(report.Number, 10)))
-	err = o.Clusters.Report(ctx, id, cluster.Report{Agent: report.Agent, Number: report.Number, Ready: report.Ready, Capacity: report.Capacity})
+	err = o.Clusters.Report(ctx, id, cluster.Report{
+		Agent: report.Agent, Installation: report.Installation, Number: report.Number, Ready: report.Ready, Capacity: report.Capacity,
+	})
 	if err == nil {
 		err = o.observe(ctx, id, traceOf(ctx).id, report.Items)
 	}

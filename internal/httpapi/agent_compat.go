@@ -17,8 +17,9 @@ import (
 )
 
 // outsideAgent stands for agents that speak the fleet managers' protocol, which
-// knows neither processes nor numbers: it is one agent whose reports are
-// numbered by their arrival.
+// knows neither processes, installations nor numbers: they are one agent of one
+// installation, so a cluster of theirs is refused to Drover's own agents and the
+// other way round, but two of theirs cannot be told apart.
 const outsideAgent = "outside"
 
 // outsideCapacity is what an outside agent's cluster can hold if nobody says:
@@ -62,7 +63,13 @@ func (o *own) compatAgent(w http.ResponseWriter, r *http.Request, off *offering.
 		o.fail(w, r, fault.New(fault.Invalid, "%.16s is not possible here", method).Because("method"))
 		return
 	}
-	if err := serve(w, r, off, object); err != nil {
+	if !who.Admin { // an operator may look without being the agent
+		err = o.Clusters.Admit(r.Context(), object.ID, outsideAgent, outsideAgent)
+	}
+	if err == nil {
+		err = serve(w, r, off, object)
+	}
+	if err != nil {
 		o.fail(w, r, err)
 	}
 }
@@ -107,7 +114,7 @@ func (o *own) outsideCluster(w http.ResponseWriter, r *http.Request, _ *offering
 			return err
 		}
 	}
-	report := cluster.Report{Agent: outsideAgent, Number: o.Clock().UnixNano(), Capacity: known.Capacity}
+	report := cluster.Report{Agent: outsideAgent, Installation: outsideAgent, Number: o.Clock().UnixNano(), Capacity: known.Capacity}
 	if len(status.Capacity) > 0 {
 		report.Capacity = 0
 		for _, c := range status.Capacity {

@@ -34,7 +34,7 @@ var (
 var fixed = []resource{
 	{v1.Resource{Name: "instances", Singular: "instance", Kind: "instance", Verbs: readVerbs}, instance.Kind},
 	{v1.Resource{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: []string{"apply", "delete", "get", "history", "list", "watch"}}, offering.Kind},
-	{v1.Resource{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: []string{"create", "get", "list", "history", "watch"}}, cluster.Kind},
+	{v1.Resource{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: []string{"create", "get", "list", "history", "update", "watch"}}, cluster.Kind},
 	{v1.Resource{Name: "operations", Singular: "operation", Kind: "operation", Verbs: readVerbs}, operation.Kind},
 }
 

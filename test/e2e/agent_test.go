@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/droverhq/drover/api/client"
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/test/drover"
 )
@@ -119,8 +120,22 @@ func contains(list []int, n int) bool {
 	return false
 }
 
+// installation tells which agent installation a cluster belongs to.
+func installation(t *testing.T, c *client.Client, name string) string {
+	t.Helper()
+	o, err := c.Get(context.Background(), "clusters", name, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var status struct{ Installation string }
+	if err := json.Unmarshal(o.Status, &status); err != nil {
+		t.Fatal(err)
+	}
+	return status.Installation
+}
+
 // A second agent for the same cluster, started by mistake on another machine,
-// harms nothing, and takes over when the first one has gone.
+// harms nothing, and takes over when an operator says so.
 func TestSecondAgentOfOneCluster(t *testing.T) {
 	s, a := edge(t)
 	c := s.Client(t)
@@ -151,10 +166,27 @@ func TestSecondAgentOfOneCluster(t *testing.T) {
 		t.Errorf("the second agent runs %d processes beside those of the first", len(got))
 	}
 
+	// The first one may be about to come back: its absence hands over nothing.
 	a.Stop()
 	mustOrder(t, c, "anna")
+	drover.Until(t, "the second agent to be told what to do", func() bool {
+		return strings.Contains(second.Log(), "drover update cluster edge --set installation=")
+	})
+	if got := drover.Instances(second.DataDir); len(got) != 0 {
+		t.Errorf("the second agent runs %d processes while the first one restarts", len(got))
+	}
+	owner := installation(t, c, "edge")
+	if out, _, _ := s.Run("describe", "cluster", "edge"); owner == "" || !strings.Contains(out, owner) {
+		t.Errorf("describe does not tell that the cluster belongs to %q:\n%s", owner, out)
+	}
+	if out, stderr, code := s.Run("update", "cluster", "edge", "--set", "installation="); code != 0 || !strings.Contains(out, "cluster/edge updated") {
+		t.Fatalf("cannot hand over, code %d: %s%s", code, out, stderr)
+	}
 	awaitPhase(t, c, "anna", "ready")
 	answers(t, second, "anna")
+	if now := installation(t, c, "edge"); now == "" || now == owner {
+		t.Errorf("the cluster belongs to %q, before to %q", now, owner)
+	}
 }
 
 // Reports that are late, made up or garbage change nothing that is true.
@@ -222,7 +254,8 @@ func TestReportsThatHarmNothing(t *testing.T) {
 		`{"id":"nobody","generation":1,"state":"ready"}`,
 		`{"id":7}`, `null`, `"text"`, `{}`,
 	}
-	body := fmt.Sprintf(`{"epoch":%d,"seq":1,"agent":"liar","number":%%d,"ready":true,"capacity":10,"items":[%s]}`, now.Epoch, strings.Join(items, ","))
+	body := fmt.Sprintf(`{"epoch":%d,"seq":1,"agent":"liar","installation":%q,"number":%%d,"ready":true,"capacity":10,"items":[%s]}`,
+		now.Epoch, installation(t, c, "edge"), strings.Join(items, ","))
 	drover.Until(t, "the place of the agent to be free", func() bool {
 		got := drover.Must(t, drover.Request{Method: http.MethodPut, URL: url, Token: a.Token, Body: fmt.Appendf(nil, body, 5)})
 		return got.Status == http.StatusOK

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -92,6 +93,33 @@ func TestReplicas(t *testing.T) {
 }
 
 func errOf(_ v1.Object, err error) error { return err }
+
+// Two agents with one cluster's token, each at another replica: one of them
+// runs the instances, and goes on to after it was killed and restarted at the
+// other replica.
+func TestAgentsAtTwoReplicas(t *testing.T) {
+	a, b := pair(t)
+	token := a.Cluster(t, "edge")
+	first := drover.Join(t, a.URL(), "edge", token, "--heartbeat", "1s")
+	awaitCluster(t, b, "edge")
+	second := drover.Join(t, b.URL(), "edge", token, "--heartbeat", "1s")
+	drover.Until(t, "the second agent to be refused", func() bool {
+		return strings.Contains(second.Log(), "belongs to another agent installation")
+	})
+	c := b.Client(t)
+	mustOrder(t, c, "rex")
+	awaitPhase(t, c, "rex", "ready")
+	first.Kill()
+	first.Server = b.URL()
+	first.Start(t)
+	mustOrder(t, c, "tina")
+	awaitPhase(t, c, "tina", "ready")
+	answers(t, first, "rex")
+	answers(t, first, "tina")
+	if here, there := len(drover.Instances(first.DataDir)), len(drover.Instances(second.DataDir)); here != 2 || there != 0 {
+		t.Errorf("the first agent runs %d, the second %d processes", here, there)
+	}
+}
 
 // One replica is killed while clients create on both: whatever was
 // acknowledged comes true.
