@@ -31,18 +31,9 @@ func main() {
 }
 
 func config(s cli.ServerSettings) app.Config {
-	return app.Config{
-		DataDir: s.DataDir, Listen: s.Listen, Routes: s.Routes, Database: s.Database,
-		MasterKey: s.MasterKey, MasterKeyFile: s.MasterKeyFile, OfferingsDir: s.OfferingsDir,
-		LogLevel: s.LogLevel, LogFormat: s.LogFormat,
-		Issuers: s.Issuers, Audience: s.Audience, Trust: s.Trust, RateLimit: s.RateLimit, Workers: s.Workers, Lease: s.Lease,
-		Version: version, Out: os.Stdout,
-	}
+	return app.Config{Settings: app.Settings(s), Version: version, Out: os.Stdout}
 }
 
 func agentConfig(s cli.AgentSettings) app.AgentConfig {
-	return app.AgentConfig{
-		Server: s.Server, Cluster: s.Cluster, Token: s.Token, DataDir: s.DataDir, Routes: s.Routes,
-		Heartbeat: s.Heartbeat, LogLevel: s.LogLevel, LogFormat: s.LogFormat, Out: os.Stdout,
-	}
+	return app.AgentConfig{AgentSettings: app.AgentSettings(s), Out: os.Stdout}
 }

@@ -42,7 +42,8 @@ var settings = []setting{
 	{name: "heartbeat", uses: forAgent, def: "10s", usage: "pause between reports when nothing changes", check: checkDuration(time.Second, 10*time.Minute)},
 }
 
-// ServerSettings is what up and server run with.
+// ServerSettings is what up and server run with. It has the fields of
+// app.Settings in their order; otherwise the program does not compile.
 type ServerSettings struct {
 	DataDir       string
 	Listen        string
@@ -61,7 +62,7 @@ type ServerSettings struct {
 	Lease         time.Duration
 }
 
-// AgentSettings is what agent runs with.
+// AgentSettings is what agent runs with: likewise, app.AgentSettings.
 type AgentSettings struct {
 	Server    string
 	Cluster   string
