@@ -264,3 +264,17 @@ func TestHeadOfAStreamEnds(t *testing.T) {
 	w.want(200, "alice", http.MethodHead, "/api/v1/watch", "", nil)
 	w.awaitLog("path=/api/v1/watch")
 }
+
+func TestOneCallerHasSoManyStreams(t *testing.T) {
+	w := newWorld(t)
+	var open []*listener
+	for range 256 {
+		open = append(open, w.listen("alice", "/api/v1/watch", ""))
+	}
+	w.want(429, "alice", http.MethodGet, "/api/v1/watch", "", nil)
+	other := w.listen("bob", "/api/v1/watch", "") // fails the test if it is refused
+	other.close()
+	for _, l := range open {
+		l.close()
+	}
+}
