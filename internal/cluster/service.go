@@ -77,6 +77,7 @@ type Report struct {
 	Agent        string // random per agent process
 	Installation string // kept over the agent's restarts; empty: it has none to tell
 	Number       int64  // counts up per agent process
+	Unnumbered   bool   // the agent's protocol has no numbers: each report is the newest, by arrival
 	Ready        bool
 	Capacity     int64
 }

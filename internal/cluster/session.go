@@ -162,6 +162,13 @@ func (s *Service) enter(id, owner string, r Report) error {
 	if err := s.taken(id, r.Agent, owner); err != nil {
 		return err
 	}
+	if r.Unnumbered {
+		// Counted here, under the lock: a number drawn earlier could be overtaken.
+		r.Number = 0
+		if ok && known.agent == r.Agent {
+			r.Number = known.number + 1
+		}
+	}
 	if ok && known.agent == r.Agent && r.Number <= known.number {
 		return fault.New(fault.Conflict, "report %d of cluster %q came after report %d", r.Number, id, known.number).Because("late")
 	}

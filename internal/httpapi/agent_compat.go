@@ -114,7 +114,7 @@ func (o *own) outsideCluster(w http.ResponseWriter, r *http.Request, _ *offering
 			return err
 		}
 	}
-	report := cluster.Report{Agent: outsideAgent, Installation: outsideAgent, Number: o.Clock().UnixNano(), Capacity: known.Capacity}
+	report := cluster.Report{Agent: outsideAgent, Installation: outsideAgent, Unnumbered: true, Capacity: known.Capacity}
 	if len(status.Capacity) > 0 {
 		report.Capacity = 0
 		for _, c := range status.Capacity {
