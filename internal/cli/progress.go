@@ -152,6 +152,7 @@ type progress struct {
 
 	mu      sync.Mutex
 	begun   time.Time // server's time of the first phase
+	last    time.Time // of the newest change, by the same clock
 	phase   string
 	entered time.Time // server's time of the phase
 	seen    time.Time // our time of the phase
@@ -188,6 +189,7 @@ func (p *progress) change(ch v1.Change) {
 	if p.begun.IsZero() {
 		p.begun = ch.At
 	}
+	p.last = ch.At
 	phase := ch.Object.Phase
 	if ch.Object.Deleted != nil {
 		phase = "deleted"
@@ -219,7 +221,7 @@ func (p *progress) draw() {
 // end finishes the display with the outcome.
 func (p *progress) end(o v1.Object, ok bool) {
 	p.mu.Lock()
-	phase, total := p.phase, p.entered.Sub(p.begun)
+	phase, total := p.phase, p.last.Sub(p.begun)
 	if p.w.live && p.drawn {
 		parts := append(slices.Clone(p.done), p.paint(phase))
 		fmt.Fprintf(p.w.out, "\r\x1b[K%s\n", strings.Join(parts, " → "))
