@@ -157,8 +157,11 @@ func observedState(of []condition) (state, message string, ok bool) {
 }
 
 // outsideObserved takes what an outside agent says of its instances. It does
-// not say which generation it speaks of, so the last one that it was given is
-// taken. Single items that make no sense are logged, and the call succeeds.
+// not say which generation it speaks of, so the one that this replica has given
+// it last is taken. Without a memory of that (the list was asked of another
+// replica, or long ago) the generation that is rendered now is assumed, which
+// may be one that the agent has not seen yet. Single items that make no sense
+// are logged, and the call succeeds.
 func (o *own) outsideObserved(w http.ResponseWriter, r *http.Request, off *offering.Offering, object ledger.Object) error {
 	var items map[string]json.RawMessage
 	if err := readReport(r, &items); err != nil {
@@ -169,6 +172,7 @@ func (o *own) outsideObserved(w http.ResponseWriter, r *http.Request, off *offer
 	if err != nil {
 		return err
 	}
+	served := o.served.recall(object.ID, off.Metadata.Name, o.Clock())
 	var seen []instance.Observation
 	var bad []string
 	for _, id := range slices.Sorted(maps.Keys(items)) {
@@ -181,10 +185,14 @@ func (o *own) outsideObserved(w http.ResponseWriter, r *http.Request, off *offer
 			bad = append(bad, id)
 			continue
 		}
+		generation := want.Generation
+		if last, ok := served[id]; ok {
+			generation = min(generation, last)
+		}
 		state, message, ok := observedState(it.Conditions)
 		if ok {
 			seen = append(seen, instance.Observation{
-				ID: id, Generation: want.Generation, State: state, Message: message, Versions: it.Versions,
+				ID: id, Generation: generation, State: state, Message: message, Versions: it.Versions,
 			})
 		}
 	}
@@ -232,8 +240,10 @@ func (o *own) outsideDesired(w http.ResponseWriter, r *http.Request, off *offeri
 	}
 	kind := "Managed" + off.Spec.Names.Kind
 	items := make([]map[string]any, 0, len(given))
+	generations := make(map[string]int64, len(given))
 	for _, id := range slices.Sorted(maps.Keys(given)) {
 		item := given[id]
+		generations[id] = item.Generation
 		document := map[string]any{}
 		if err := json.Unmarshal(item.Body, &document); err != nil {
 			return err
@@ -246,6 +256,9 @@ func (o *own) outsideDesired(w http.ResponseWriter, r *http.Request, off *offeri
 		}
 		spec["deleted"] = item.Delete // the document may have been rendered before the wish
 		items = append(items, document)
+	}
+	if !access.From(r.Context()).Admin { // what an operator looks at is not given to the agent
+		o.served.remember(object.ID, off.Metadata.Name, generations, o.Clock())
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"kind": kind + "List", "items": items})
 	return nil

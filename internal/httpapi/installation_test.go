@@ -17,8 +17,8 @@ import (
 	"github.com/droverhq/drover/internal/ledger"
 )
 
-// replica is a second server on the same ledger.
-func (w *world) replica() *world {
+// replica is a second server on the same ledger; edit may change its configuration.
+func (w *world) replica(edit ...func(*httpapi.Config)) *world {
 	w.Helper()
 	r := &world{
 		T: w.T, ledger: w.ledger, gate: w.gate, away: w.away, offerings: w.offerings, instances: w.instances,
@@ -28,10 +28,14 @@ func (w *world) replica() *world {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = feed.Run(ctx) })
-	handler, err := httpapi.New(httpapi.Config{
+	c := httpapi.Config{
 		Ledger: w.ledger, Feed: feed, Offerings: w.offerings, Instances: r.instances, Clusters: r.clusters,
 		Heartbeat: 100 * time.Millisecond, Authenticator: w.gate, Log: slog.New(slog.NewTextHandler(r, nil)),
-	})
+	}
+	for _, e := range edit {
+		e(&c)
+	}
+	handler, err := httpapi.New(c)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -52,13 +56,13 @@ func TestOneInstallationRunsACluster(t *testing.T) {
 	const path = "/api/v1/clusters/c1/desired"
 	first := one.listen("agent-c1", path+"?agent=a1&installation=home", "")
 	first.desired()
+	two.report(409, "agent-c1", "c1", map[string]any{"agent": "a2", "installation": "away"})
 	var e v1.Error
 	two.want(409, "agent-c1", http.MethodGet, path+"?agent=a2&installation=away", "", &e)
 	if !strings.Contains(e.Reason, "cluster c1 belongs to another agent installation") ||
 		!strings.Contains(e.Reason, "drover update cluster c1 --set installation=away") {
 		t.Errorf("it is not told what to do: %s", e.Reason)
 	}
-	two.report(409, "agent-c1", "c1", map[string]any{"agent": "a2", "installation": "away"})
 	two.want(409, "agent-c1", http.MethodGet, path+"?agent=a2", "", nil)
 	two.want(409, "agent-c1", http.MethodGet, "/api/dinosaurs_mgmt/v1/agent-clusters/c1/dinosaurs", "", nil)
 	two.want(400, "agent-c1", http.MethodGet, path+"?agent=a2&installation=%60reboot%60", "", nil)
