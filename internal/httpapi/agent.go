@@ -46,7 +46,6 @@ func (s *server) bodyLimit(path string) int64 {
 
 func (o *own) routesAgent() {
 	o.desired = newDesiredHub(o.Ledger, o.Feed)
-	o.agents = o.compatAgent
 	tags := []string{"agents"}
 	id := pathParam("id", "Id of the cluster")
 	o.raw(huma.Operation{
@@ -288,7 +287,7 @@ func (o *own) putObserved(w http.ResponseWriter, r *http.Request) {
 		Agent: report.Agent, Installation: report.Installation, Number: report.Number, Ready: report.Ready, Capacity: report.Capacity,
 	})
 	if err == nil {
-		err = o.observe(ctx, id, traceOf(ctx).id, report.Items)
+		err = o.observe(ctx, id, report.Items)
 	}
 	if err != nil {
 		o.fail(w, r, err)
@@ -313,7 +312,7 @@ func epochFits(epoch, seq int64, head ledger.Head) error {
 
 // observe hands what can be read of the items to the instances; what cannot is
 // logged and harms nothing.
-func (s *server) observe(ctx context.Context, clusterID, request string, items []json.RawMessage) error {
+func (s *server) observe(ctx context.Context, clusterID string, items []json.RawMessage) error {
 	seen := make([]instance.Observation, 0, len(items))
 	garbage := 0
 	for _, raw := range items {
@@ -327,9 +326,15 @@ func (s *server) observe(ctx context.Context, clusterID, request string, items [
 		})
 	}
 	refused, err := s.Instances.Report(ctx, clusterID, seen)
+	s.logRefused(ctx, clusterID, garbage, refused)
+	return err
+}
+
+// logRefused tells how many items of a report could not be read, and which ones
+// were not taken.
+func (s *server) logRefused(ctx context.Context, clusterID string, garbage int, refused []string) {
 	if garbage > 0 || len(refused) > 0 {
-		s.Log.WarnContext(ctx, "items of a report were refused", "cluster", clusterID, "request", request,
+		s.Log.WarnContext(ctx, "items of a report were refused", "cluster", clusterID, "request", traceOf(ctx).id,
 			"garbage", garbage, "refused", len(refused), "first", refused[:min(len(refused), 5)])
 	}
-	return err
 }

@@ -28,18 +28,18 @@ const outsideCapacity = 1_000_000
 
 // compatAgent serves an offering's API for outside agents. rest is the path
 // after agent-clusters/.
-func (o *own) compatAgent(w http.ResponseWriter, r *http.Request, off *offering.Offering, rest []string) {
+func (s *server) compatAgent(w http.ResponseWriter, r *http.Request, off *offering.Offering, rest []string) {
 	who := access.From(r.Context())
 	if len(rest) == 0 || !who.Admin && (who.Cluster == "" || who.Cluster != rest[0]) {
-		o.fail(w, r, fault.New(fault.NotFound, "there is nothing at %.256q", r.URL.Path))
+		s.fail(w, r, nothingAt(r))
 		return
 	}
-	object, err := o.Clusters.Get(r.Context(), rest[0])
+	object, err := s.Clusters.Get(r.Context(), rest[0])
 	if fault.Is(err, fault.NotFound) {
 		err = fault.New(fault.Invalid, "cluster %.64q is not registered", rest[0])
 	}
 	if err != nil {
-		o.fail(w, r, err)
+		s.fail(w, r, err)
 		return
 	}
 	plural, method := off.Spec.Names.Plural, r.Method
@@ -47,35 +47,35 @@ func (o *own) compatAgent(w http.ResponseWriter, r *http.Request, off *offering.
 	allow := http.MethodGet
 	switch {
 	case len(rest) == 1:
-		serve = o.outsideConfig
+		serve = s.outsideConfig
 	case len(rest) == 2 && rest[1] == "status":
-		serve, allow = o.outsideCluster, http.MethodPut
+		serve, allow = s.outsideCluster, http.MethodPut
 	case len(rest) == 2 && rest[1] == plural:
-		serve = o.outsideDesired
+		serve = s.outsideDesired
 	case len(rest) == 3 && rest[1] == plural && rest[2] == "status":
-		serve, allow = o.outsideObserved, http.MethodPut
+		serve, allow = s.outsideObserved, http.MethodPut
 	default:
-		o.fail(w, r, fault.New(fault.NotFound, "there is nothing at %.256q", r.URL.Path))
+		s.fail(w, r, nothingAt(r))
 		return
 	}
 	if method != allow {
 		w.Header().Set("Allow", allow)
-		o.fail(w, r, fault.New(fault.Invalid, "%.16s is not possible here", method).Because("method"))
+		s.fail(w, r, fault.New(fault.Invalid, "%.16s is not possible here", method).Because("method"))
 		return
 	}
 	if !who.Admin { // an operator may look without being the agent
-		err = o.Clusters.Admit(r.Context(), object.ID, outsideAgent, outsideAgent)
+		err = s.Clusters.Admit(r.Context(), object.ID, outsideAgent, outsideAgent)
 	}
 	if err == nil {
 		err = serve(w, r, off, object)
 	}
 	if err != nil {
-		o.fail(w, r, err)
+		s.fail(w, r, err)
 	}
 }
 
 // outsideConfig tells an agent how to behave; there is nothing to tell yet.
-func (o *own) outsideConfig(w http.ResponseWriter, _ *http.Request, _ *offering.Offering, _ ledger.Object) error {
+func (s *server) outsideConfig(w http.ResponseWriter, _ *http.Request, _ *offering.Offering, _ ledger.Object) error {
 	writeJSON(w, http.StatusOK, map[string]any{"spec": map[string]any{
 		"observability": map[string]any{"accessToken": nil, "channel": "", "repository": "", "tag": ""},
 	}})
@@ -98,7 +98,7 @@ func readiness(of []condition) (condition, bool) {
 	return of[at], true
 }
 
-func (o *own) outsideCluster(w http.ResponseWriter, r *http.Request, _ *offering.Offering, object ledger.Object) error {
+func (s *server) outsideCluster(w http.ResponseWriter, r *http.Request, _ *offering.Offering, object ledger.Object) error {
 	var status struct {
 		Conditions []condition `json:"conditions"`
 		Capacity   map[string]struct {
@@ -126,7 +126,7 @@ func (o *own) outsideCluster(w http.ResponseWriter, r *http.Request, _ *offering
 	ready, told := readiness(status.Conditions)
 	report.Ready = ready.Status == "True" || !told && object.Phase == cluster.Ready
 	ctx := ledger.WithCause(r.Context(), ledger.ByReport(object.ID, traceOf(r.Context()).id))
-	if err := o.Clusters.Report(ctx, object.ID, report); err != nil {
+	if err := s.Clusters.Report(ctx, object.ID, report); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusOK)
@@ -136,7 +136,7 @@ func (o *own) outsideCluster(w http.ResponseWriter, r *http.Request, _ *offering
 // observedState maps the Ready condition to the state that package runtime
 // names; false if it says nothing yet.
 func observedState(of []condition) (state, message string, ok bool) {
-	c, told := readiness(of)
+	c, _ := readiness(of)
 	switch {
 	case c.Reason == "Suspended":
 		return "suspended", "", true
@@ -150,8 +150,6 @@ func observedState(of []condition) (state, message string, ok bool) {
 		return "error", c.Message, true
 	case c.Reason == "Rejected":
 		return "rejected", c.Message, true
-	case !told || c.Reason == "Installing":
-		return "installing", c.Message, true
 	}
 	return "installing", c.Message, true
 }
@@ -162,17 +160,17 @@ func observedState(of []condition) (state, message string, ok bool) {
 // replica, or long ago) the generation that is rendered now is assumed, which
 // may be one that the agent has not seen yet. Single items that make no sense
 // are logged, and the call succeeds.
-func (o *own) outsideObserved(w http.ResponseWriter, r *http.Request, off *offering.Offering, object ledger.Object) error {
+func (s *server) outsideObserved(w http.ResponseWriter, r *http.Request, off *offering.Offering, object ledger.Object) error {
 	var items map[string]json.RawMessage
 	if err := readReport(r, &items); err != nil {
 		return err
 	}
 	ctx := ledger.WithCause(r.Context(), ledger.ByReport(object.ID, traceOf(r.Context()).id))
-	given, err := o.given(r, off, object.ID)
+	given, err := s.given(r, off, object.ID)
 	if err != nil {
 		return err
 	}
-	served := o.served.recall(object.ID, off.Metadata.Name, o.Clock())
+	served := s.served.recall(object.ID, off.Metadata.Name, s.Clock())
 	var seen []instance.Observation
 	var bad []string
 	for _, id := range slices.Sorted(maps.Keys(items)) {
@@ -196,11 +194,8 @@ func (o *own) outsideObserved(w http.ResponseWriter, r *http.Request, off *offer
 			})
 		}
 	}
-	refused, err := o.Instances.Report(ctx, object.ID, seen)
-	if bad = append(bad, refused...); len(bad) > 0 {
-		o.Log.WarnContext(ctx, "items of a report were refused", "cluster", object.ID, "request", traceOf(ctx).id,
-			"refused", len(bad), "first", bad[:min(len(bad), 5)])
-	}
+	refused, err := s.Instances.Report(ctx, object.ID, seen)
+	s.logRefused(ctx, object.ID, 0, append(bad, refused...))
 	if err != nil {
 		return err
 	}
@@ -209,11 +204,11 @@ func (o *own) outsideObserved(w http.ResponseWriter, r *http.Request, off *offer
 }
 
 // given lists what the cluster's agent has been told to have of an offering.
-func (o *own) given(r *http.Request, off *offering.Offering, clusterID string) (map[string]instance.Item, error) {
+func (s *server) given(r *http.Request, off *offering.Offering, clusterID string) (map[string]instance.Item, error) {
 	out := map[string]instance.Item{}
 	after := ""
 	for {
-		objects, err := o.Ledger.List(r.Context(), ledger.Query{
+		objects, err := s.Ledger.List(r.Context(), ledger.Query{
 			Kind: instance.Kind.Name, AfterID: after, Limit: desiredPage,
 			Scope: map[string]any{"cluster": clusterID, "offering": off.Metadata.Name},
 		})
@@ -233,8 +228,8 @@ func (o *own) given(r *http.Request, off *offering.Offering, clusterID string) (
 }
 
 // outsideDesired lists the full desired state, as it is stored.
-func (o *own) outsideDesired(w http.ResponseWriter, r *http.Request, off *offering.Offering, object ledger.Object) error {
-	given, err := o.given(r, off, object.ID)
+func (s *server) outsideDesired(w http.ResponseWriter, r *http.Request, off *offering.Offering, object ledger.Object) error {
+	given, err := s.given(r, off, object.ID)
 	if err != nil {
 		return err
 	}
@@ -258,7 +253,7 @@ func (o *own) outsideDesired(w http.ResponseWriter, r *http.Request, off *offeri
 		items = append(items, document)
 	}
 	if !access.From(r.Context()).Admin { // what an operator looks at is not given to the agent
-		o.served.remember(object.ID, off.Metadata.Name, generations, o.Clock())
+		s.served.remember(object.ID, off.Metadata.Name, generations, s.Clock())
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"kind": kind + "List", "items": items})
 	return nil

@@ -77,11 +77,7 @@ func (s *server) compat(w http.ResponseWriter, r *http.Request, t *trace) {
 	}
 	if len(p.rest) > 0 && p.rest[0] == "agent-clusters" {
 		t.route = offeringBase(p.off.Spec) + "/agent-clusters"
-		if s.agents == nil {
-			s.fail(w, r, nothingAt(r))
-			return
-		}
-		s.agents(w, r, p.off, p.rest[1:])
+		s.compatAgent(w, r, p.off, p.rest[1:])
 		return
 	}
 	template, handlers := s.compatRoute(p)

@@ -76,9 +76,7 @@ type server struct {
 	inflight chan struct{}
 	replays  chan struct{} // room for reads of the past
 	streams  tally         // watches by caller
-	// agents serves an offering's API for outside agents; rest is the path
-	// after /api/<group>/<version>/agent-clusters/. routesV1 sets it.
-	agents func(w http.ResponseWriter, r *http.Request, off *offering.Offering, rest []string)
+	served   served        // what outside agents were given
 }
 
 // New makes the handler of the whole API.
@@ -152,12 +150,20 @@ func (s *server) healthz(w http.ResponseWriter, _ *http.Request) {
 func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
+	missing := ""
 	_, err := s.Ledger.Head(ctx)
-	if err == nil && s.Writable != nil {
-		err = s.Writable()
+	switch {
+	case err != nil:
+		missing = "the ledger cannot be reached"
+	case s.Writable != nil:
+		if err = s.Writable(); err != nil {
+			missing = "the ledger takes no writes"
+		}
 	}
 	if err != nil {
-		writeText(w, http.StatusServiceUnavailable, "not ready: "+err.Error()+"\n")
+		status, answer := s.problem(w, r, fault.New(fault.Unavailable, "not ready: %w", err))
+		answer.Reason = missing + "; the server's log says why" // which must not be told to everybody
+		writeJSON(w, status, answer)
 		return
 	}
 	writeText(w, http.StatusOK, "ready\n")

@@ -24,7 +24,6 @@ type own struct {
 	mux     *http.ServeMux
 	desired *desiredHub
 	present presence
-	served  served
 }
 
 // routesV1 registers Drover's own API, the agents' protocol and the documents.
