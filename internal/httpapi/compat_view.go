@@ -9,8 +9,8 @@ import (
 	"github.com/droverhq/drover/internal/offering"
 )
 
-// view writes instances as an offering's API shows them. What the offering adds
-// was rendered when the instance was written and is spliced in as it is: a list
+// view writes instances as an offering's API shows them. Where the instance is,
+// and what the offering adds, was rendered when the instance was written and is spliced in as it is: a list
 // of a hundred decodes nothing.
 type view struct {
 	kind string
@@ -29,15 +29,6 @@ func (v view) append(buf []byte, o *ledger.Object) []byte {
 	buf = append(buf, `,"href":`...)
 	buf = appendJSON(buf, v.href+o.ID)
 	buf = appendField(buf, "status", o.Phase)
-	provider, _ := o.Fields["provider"].(string)
-	buf = appendField(buf, "cloud_provider", provider)
-	if many, _ := o.Fields["multi_az"].(bool); many {
-		buf = append(buf, `,"multi_az":true`...)
-	} else {
-		buf = append(buf, `,"multi_az":false`...)
-	}
-	region, _ := o.Fields["region"].(string)
-	buf = appendField(buf, "region", region)
 	buf = appendField(buf, "owner", o.Owner)
 	buf = appendField(buf, "name", o.Name)
 	buf = appendTime(buf, "created_at", o.Created)

@@ -22,7 +22,7 @@ func encode(ctx context.Context, off *offering.Offering, in *Instance, op string
 	view, err := off.Present(ctx, facts(in))
 	switch {
 	case err == nil:
-		o.View = view
+		o.View = located(&in.Spec, view)
 	case in.Version == 0:
 		return ledger.Put{}, err
 	}
@@ -38,6 +38,20 @@ func encode(ctx context.Context, off *offering.Offering, in *Instance, op string
 		o.Parent = waitingRoom(in.Spec.Provider, in.Spec.Region)
 	}
 	return ledger.Put{Object: o, Expect: in.Version, Op: op}, nil
+}
+
+// located puts in front of what the offering shows what every instance shows
+// and a brief list would not have.
+func located(spec *Spec, view json.RawMessage) json.RawMessage {
+	buf, _ := json.Marshal(struct { // texts and a truth value
+		Provider string `json:"cloud_provider,omitempty"`
+		MultiAZ  bool   `json:"multi_az"`
+		Region   string `json:"region,omitempty"`
+	}{spec.Provider, spec.MultiAZ, spec.Region})
+	if len(view) <= len("{}") {
+		return buf
+	}
+	return append(append(buf[:len(buf)-1], ','), view[1:]...)
 }
 
 func (in *Instance) host() string {

@@ -154,9 +154,10 @@ type reading struct {
 // selected lists the columns that a reading expects.
 func (s *store) selected(brief bool, prefix string) string {
 	cs := slices.Clone(s.table.columns[:colLabels])
-	if !brief {
-		cs = append(cs, s.table.columns[colLabels:colFields]...)
+	if brief {
+		return names(cs, prefix)
 	}
+	cs = append(cs, s.table.columns[colLabels:colFields]...)
 	return names(append(cs, s.table.columns[s.first:]...), prefix)
 }
 
@@ -164,9 +165,10 @@ func (s *store) reading(brief bool) *reading {
 	r := &reading{store: s, brief: brief}
 	r.dest = []any{&r.o.ID, &r.o.Org, &r.o.Owner, &r.o.Name, &r.o.Phase, &r.o.Parent, &r.o.Generation, &r.o.Version,
 		&r.created, &r.updated, &r.deleted, &r.present, &r.view}
-	if !brief {
-		r.dest = append(r.dest, &r.labels, &r.spec, &r.status)
+	if brief {
+		return r
 	}
+	r.dest = append(r.dest, &r.labels, &r.spec, &r.status)
 	for _, f := range s.kind.Fields {
 		if f.Type == ledger.Text {
 			r.fields = append(r.fields, new(string))
@@ -195,7 +197,7 @@ func (r *reading) next(scan scanner) (ledger.Object, error) {
 			return o, fmt.Errorf("cannot read the labels of %s: %w", o.Ref, err)
 		}
 	}
-	if r.present != "" {
+	if r.present != "" && !r.brief {
 		list := presentNames(r.present)
 		o.Fields = make(ledger.Fields, len(list))
 		for _, name := range list {

@@ -23,7 +23,7 @@ func selectObjects(all []ledger.Object, q ledger.Query) []ledger.Object {
 	for _, o := range all {
 		if o.Kind == q.Kind && (q.Deleted || o.Deleted.IsZero()) && (q.AfterID == "" || o.ID > q.AfterID) && inScope(o, q.Scope) && holds(o, q.Where) {
 			if q.Brief {
-				o.Spec, o.Status, o.Labels = nil, nil, nil
+				o.Spec, o.Status, o.Labels, o.Fields = nil, nil, nil, nil
 			}
 			out = append(out, o)
 		}

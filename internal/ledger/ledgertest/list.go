@@ -69,11 +69,11 @@ func testList(r *rig) {
 	r.same(r.list(ledger.Query{Kind: "cage", Brief: true})[0].ID, "c", "kinds are apart")
 	brief := r.list(ledger.Query{Kind: "beast", Brief: true, Limit: 3})
 	for i, o := range brief {
-		if o.Spec != nil || o.Status != nil || len(o.Labels) > 0 {
-			r.Fatalf("a brief list has spec, status or labels: %+v", o)
+		if o.Spec != nil || o.Status != nil || len(o.Labels)+len(o.Fields) > 0 {
+			r.Fatalf("a brief list has spec, status, labels or fields: %+v", o)
 		}
 		full := alive[i]
-		full.Spec, full.Status, full.Labels = nil, nil, nil
+		full.Spec, full.Status, full.Labels, full.Fields = nil, nil, nil, nil
 		r.same(o, full, "the rest of a brief object", lenient)
 	}
 }
