@@ -243,7 +243,7 @@ func scoping(t *testing.T, s *drover.Server, i *issuer) {
 		"owner":     {"The owner sees the organisation's.", alice, []string{"ours"}},
 		"colleague": {"So does a colleague.", bob, []string{"ours"}},
 		"stranger":  {"The same name in another organisation is another person.", stranger, nil},
-		"loner":     {"Without an organisation: what one owns, in any.", loner, []string{"mine", "ours"}},
+		"loner":     {"Without an organisation: what one owns outside of all.", loner, []string{"mine"}},
 	} {
 		if diff := cmp.Diff(c.want, names(c.client)); diff != "" {
 			t.Errorf("%s: %s\n%s", name, c.reason, diff)

@@ -22,9 +22,6 @@ func selectObjects(all []ledger.Object, q ledger.Query) []ledger.Object {
 	var out []ledger.Object
 	for _, o := range all {
 		if o.Kind == q.Kind && (q.Deleted || o.Deleted.IsZero()) && (q.AfterID == "" || o.ID > q.AfterID) && inScope(o, q.Scope) && holds(o, q.Where) {
-			if q.Brief {
-				o.Spec, o.Status, o.Labels, o.Fields = nil, nil, nil, nil
-			}
 			out = append(out, o)
 		}
 	}
@@ -45,7 +42,13 @@ func selectObjects(all []ledger.Object, q ledger.Query) []ledger.Object {
 	if limit == 0 {
 		limit = 100
 	}
-	return out[:min(limit, len(out))]
+	out = out[:min(limit, len(out))]
+	for i := range out {
+		if o := &out[i]; q.Brief {
+			o.Spec, o.Status, o.Labels, o.Fields = nil, nil, nil, nil
+		}
+	}
+	return out
 }
 
 func inScope(o ledger.Object, scope map[string]any) bool {
