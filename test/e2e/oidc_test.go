@@ -154,8 +154,12 @@ func TestOIDC(t *testing.T) {
 		if diff := cmp.Diff(v1.WhoAmI{User: "alice", Org: "acme", Admin: true}, got); err != nil || diff != "" {
 			t.Errorf("an issuer that makes admins: %v\n%s", err, diff)
 		}
-		agent := map[string]any{"aud": "drover", "fleetshard-operator-cluster-id": "local", "realm_access": roles("fleetshard_operator")}
-		desired := s.URL() + "/api/dinosaurs_mgmt/v1/agent-clusters/local/dinosaurs"
+		// The local cluster belongs to the agent that up has brought along.
+		if _, err := s.Client(t).Create(context.Background(), "clusters", v1.CreateCluster{Name: "edge", Provider: "local", Region: "edge"}); err != nil {
+			t.Fatal(err)
+		}
+		agent := map[string]any{"aud": "drover", "fleetshard-operator-cluster-id": "edge", "realm_access": roles("fleetshard_operator")}
+		desired := s.URL() + "/api/dinosaurs_mgmt/v1/agent-clusters/edge/dinosaurs"
 		for name, c := range map[string]struct {
 			reason, url string
 			claims      map[string]any
