@@ -84,7 +84,7 @@ var Kind = ledger.Kind{
 		{Name: "version", Type: ledger.Text},
 		{Name: "multi_az", Type: ledger.Bool},
 	},
-	Totals: [][]string{{"offering"}, {"offering", "org"}, {"offering", "org", "owner"}},
+	Totals: [][]string{{"offering"}, {"offering", "org"}}, // the longest is also how lists are indexed
 	Lookup: []string{"cluster", "owner"}, // by its agent; by users who belong to no organisation
 	Text:   []string{"name", "owner"},    // not the phase: every transition would rewrite the index
 }

@@ -28,7 +28,7 @@ var Kind = ledger.Kind{
 		{Name: "verb", Type: ledger.Text},
 		{Name: "subject", Type: ledger.Text},
 	},
-	Totals: [][]string{{}, {"org"}, {"org", "owner"}},
+	Totals: [][]string{{}, {"org"}},
 }
 
 // Spec says what was asked for.
