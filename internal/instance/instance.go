@@ -85,8 +85,8 @@ var Kind = ledger.Kind{
 		{Name: "multi_az", Type: ledger.Bool},
 	},
 	Totals: [][]string{{"offering"}, {"offering", "org"}}, // the longest is also how lists are indexed
-	Lookup: []string{"cluster", "owner"}, // by its agent; by users who belong to no organisation
-	Text:   []string{"name", "owner"},    // not the phase: every transition would rewrite the index
+	Lookup: []string{"cluster", "owner"},                  // by its agent; by users who belong to no organisation
+	Text:   []string{"name", "owner"},                     // not the phase: every transition would rewrite the index
 }
 
 // Spec is what the tenant wants.
