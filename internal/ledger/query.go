@@ -20,7 +20,7 @@ type Query struct {
 	Limit   int    // default 100, at most MaxPage
 	AfterID string // keyset paging by id; only without Order and Offset
 	Deleted bool   // soft-deleted objects too
-	Brief   bool   // leave Spec, Status, Labels and Fields out: enough for a list of views
+	Brief   bool   // only Ref, Org, Owner, Name, Phase, View and the times: enough for a list of views
 }
 
 // Order sorts by a column.

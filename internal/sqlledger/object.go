@@ -153,22 +153,21 @@ type reading struct {
 
 // selected lists the columns that a reading expects.
 func (s *store) selected(brief bool, prefix string) string {
-	cs := slices.Clone(s.table.columns[:colLabels])
+	cs := slices.Clone(s.table.columns[:colFields])
 	if brief {
-		return names(cs, prefix)
+		return names(concat(cs[:colParent], cs[colCreated:colPresent], cs[colView:colLabels]), prefix)
 	}
-	cs = append(cs, s.table.columns[colLabels:colFields]...)
 	return names(append(cs, s.table.columns[s.first:]...), prefix)
 }
 
 func (s *store) reading(brief bool) *reading {
 	r := &reading{store: s, brief: brief}
-	r.dest = []any{&r.o.ID, &r.o.Org, &r.o.Owner, &r.o.Name, &r.o.Phase, &r.o.Parent, &r.o.Generation, &r.o.Version,
-		&r.created, &r.updated, &r.deleted, &r.present, &r.view}
 	if brief {
+		r.dest = []any{&r.o.ID, &r.o.Org, &r.o.Owner, &r.o.Name, &r.o.Phase, &r.created, &r.updated, &r.deleted, &r.view}
 		return r
 	}
-	r.dest = append(r.dest, &r.labels, &r.spec, &r.status)
+	r.dest = []any{&r.o.ID, &r.o.Org, &r.o.Owner, &r.o.Name, &r.o.Phase, &r.o.Parent, &r.o.Generation, &r.o.Version,
+		&r.created, &r.updated, &r.deleted, &r.present, &r.view, &r.labels, &r.spec, &r.status}
 	for _, f := range s.kind.Fields {
 		if f.Type == ledger.Text {
 			r.fields = append(r.fields, new(string))

@@ -45,10 +45,16 @@ func selectObjects(all []ledger.Object, q ledger.Query) []ledger.Object {
 	out = out[:min(limit, len(out))]
 	for i := range out {
 		if o := &out[i]; q.Brief {
-			o.Spec, o.Status, o.Labels, o.Fields = nil, nil, nil, nil
+			*o = brief(*o)
 		}
 	}
 	return out
+}
+
+// brief is what a brief list keeps of an object.
+func brief(o ledger.Object) ledger.Object {
+	return ledger.Object{Ref: o.Ref, Org: o.Org, Owner: o.Owner, Name: o.Name, Phase: o.Phase,
+		View: o.View, Created: o.Created, Updated: o.Updated, Deleted: o.Deleted}
 }
 
 func inScope(o ledger.Object, scope map[string]any) bool {
