@@ -175,7 +175,7 @@ func (t *translation) page(q ledger.Query) (string, error) {
 			way = " DESC"
 		}
 		chosen = append(chosen, fmt.Sprintf("%s AS s%d", t.s.column(o.Column), i))
-		inner = append(inner, t.s.column(o.Column)+way)
+		inner = append(inner, t.sorted(q, o.Column)+way)
 		outer = append(outer, fmt.Sprintf("p.s%d%s", i, way))
 		if o.Column == "id" {
 			break // nothing is left to sort
@@ -184,6 +184,17 @@ func (t *translation) page(q ledger.Query) (string, error) {
 	return fmt.Sprintf("SELECT %s FROM (SELECT %s FROM %s WHERE %s ORDER BY %s%s) AS p JOIN %s AS o ON o.id = p.id ORDER BY %s",
 		t.s.selected(q.Brief, "o."), strings.Join(chosen, ", "), table+t.d.through(t.index(q)), where, strings.Join(append(inner, "id"), ", "), bounds,
 		table, strings.Join(append(outer, "p.id"), ", ")), nil
+}
+
+// sorted is the column to sort by. Within a scope an index that only finds
+// objects by the column must not be walked in its order: it holds everybody's.
+func (t *translation) sorted(q ledger.Query, column string) string {
+	name := t.s.column(column)
+	_, scoped := q.Scope[t.s.scope[0]]
+	if typ, _ := t.s.kind.Column(column); scoped && typ == ledger.Text && slices.Contains(t.s.lookups(), column) {
+		return name + " || ''"
+	}
+	return name
 }
 
 // index is the one that a page is best read from, where that is certain: the

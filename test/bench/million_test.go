@@ -140,12 +140,12 @@ func TestMillion(t *testing.T) {
 
 		s.Start(t)
 		u = user(t, s, "alice", "acme")
+		big := user(t, s, "user-5", "big")
+		pages(t, e, s, big, n)
+
 		lots := creates(t, s, u, "lots")
 		report(fmt.Sprintf("cost of a create with %d rows against 1,000", n), e.name,
 			fmt.Sprintf("%.2f x (%.0f/s against %.0f/s)", few.perSecond()/lots.perSecond(), lots.perSecond(), few.perSecond()), "<= 1.3 x")
-
-		big := user(t, s, "user-5", "big")
-		pages(t, e, s, big, n)
 
 		s.Kill()
 		queries(t, e, direct(t, s, database), n)
@@ -155,7 +155,7 @@ func TestMillion(t *testing.T) {
 // creates measures orders, after some to warm up.
 func creates(t *testing.T, s *drover.Server, c *caller, name string) rate {
 	t.Helper()
-	load(t, s.PID(), 8, 5*time.Second, 0, func(i int64) (int, error) { return create(c, fmt.Sprintf("%s-warm-%d", name, i)) })
+	load(t, s.PID(), 8, 20*time.Second, 0, func(i int64) (int, error) { return create(c, fmt.Sprintf("%s-warm-%d", name, i)) })
 	return load(t, s.PID(), 8, 10*time.Second, 0, func(i int64) (int, error) { return create(c, fmt.Sprintf("%s-%d", name, i)) })
 }
 
