@@ -174,6 +174,17 @@ func TestStoreAway(t *testing.T) {
 	r.do(t, alice, "GET", dinosaurs+"/"+id, "").ok(200)
 }
 
+func TestNotReadyWhileWritesFail(t *testing.T) {
+	var full error = fault.New(fault.Unavailable, "the disk of 10.0.0.7 is full")
+	r := newRig(t, func(c *httpapi.Config) { c.Writable = func() error { return full } })
+	e := r.do(t, "", "GET", "/readyz", "").refused("GET /readyz", 503, "9")
+	if !strings.Contains(e.Reason, "takes no writes") || strings.Contains(e.Reason, "10.0.0.7") {
+		t.Errorf("reason %q", e.Reason)
+	}
+	full = nil
+	r.do(t, "", "GET", "/readyz", "").ok(200)
+}
+
 func TestSlowRequestEnds(t *testing.T) {
 	r := newRig(t, func(c *httpapi.Config) { c.Timeout = time.Millisecond })
 	alice := r.user(t, "alice", "acme")

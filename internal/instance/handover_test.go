@@ -2,10 +2,12 @@ package instance_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 )
 
@@ -39,5 +41,25 @@ func TestHandoverReachesTheDataPlane(t *testing.T) {
 	w.must(json.Unmarshal(w.plane[o.ID].Body, &told))
 	if diff := cmp.Diff([]string{"bob"}, told.Spec.Owners); diff != "" {
 		t.Errorf("owners that the data plane knows (-want +got):\n%s", diff)
+	}
+}
+
+// What no process or document could be given, and what is no user's name, is
+// refused at the door.
+func TestOddTextIsRefused(t *testing.T) {
+	w, off := newWorld(t, nil)
+	_, err := w.service.Create(alice, off, instance.Create{Name: "rex", Parameters: map[string]any{"species": "a\x00b"}})
+	if fault.Reason(err) != "parameters" {
+		t.Errorf("a parameter with a zero byte: %v", err)
+	}
+	_, err = w.service.Create(alice, off, instance.Create{Name: "rex"})
+	w.must(err)
+	for _, owner := range []string{"", "a\nb", "a\x1b[31m", strings.Repeat("x", 257)} {
+		if _, err := w.service.Update(alice, "dinosaur", "rex", instance.Update{Owner: &owner}); fault.Reason(err) != "field" {
+			t.Errorf("owner %.20q: %v", owner, err)
+		}
+	}
+	if got := w.one().Owner; got != "alice" {
+		t.Errorf("it belongs to %q", got)
 	}
 }
