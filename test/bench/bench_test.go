@@ -123,13 +123,14 @@ type phases struct {
 	mu   sync.Mutex
 	seen map[string]map[string]time.Time // name, phase
 	more chan struct{}
+	stop context.CancelFunc
 }
 
 func watch(t *testing.T, s *drover.Server) *phases {
 	t.Helper()
-	p := &phases{seen: map[string]map[string]time.Time{}, more: make(chan struct{}, 1)}
-	c := s.Client(t)
 	ctx, cancel := context.WithCancel(context.Background())
+	p := &phases{seen: map[string]map[string]time.Time{}, more: make(chan struct{}, 1), stop: cancel}
+	c := s.Client(t)
 	t.Cleanup(cancel)
 	head, err := c.Ledger(ctx)
 	if err != nil {

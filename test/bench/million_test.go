@@ -144,6 +144,8 @@ func TestMillion(t *testing.T) {
 		pages(t, e, s, big, n)
 
 		lots := creates(t, s, u, "lots")
+		t.Logf("few: %.2f ms of server CPU, p50 %s p99 %s; lots: %.2f, %s %s", few.serverMS, quantile(few.latency, .5), quantile(few.latency, .99),
+			lots.serverMS, quantile(lots.latency, .5), quantile(lots.latency, .99))
 		report(fmt.Sprintf("cost of a create with %d rows against 1,000", n), e.name,
 			fmt.Sprintf("%.2f x (%.0f/s against %.0f/s)", few.perSecond()/lots.perSecond(), lots.perSecond(), few.perSecond()), "<= 1.3 x")
 
@@ -175,6 +177,7 @@ func restart(t *testing.T, e engine, s *drover.Server, n int) {
 		t.Fatalf("create after restart: %d %v", status, err)
 	}
 	p.await(t, "preparing", 1, time.Minute)
+	p.stop() // a watcher costs, and there was none in the other run
 	report(fmt.Sprintf("start with %d instances until it reacts to a new create", n), e.name,
 		time.Since(began).Round(time.Millisecond).String(), "< 1 s")
 }
