@@ -36,12 +36,12 @@ var house = map[string]layer{
 		reason: "the ground carries every room, so it can know none of them",
 	},
 	"port": {
-		rooms:  []string{"internal/executor", "internal/entitlement", "internal/certificate", "internal/provider", "internal/runtime", "internal/hook", "internal/dns", "internal/sso", "internal/bus", "internal/source"},
+		rooms:  []string{"internal/executor", "internal/entitlement", "internal/certificate", "internal/provider", "internal/runtime", "internal/hook", "internal/dns", "internal/sso", "internal/metric", "internal/bus", "internal/source"},
 		floors: []string{"ground"},
 		reason: "a port is a contract: what is behind it and who uses it are both strangers to it",
 	},
 	"domain": {
-		rooms:  []string{"internal/access", "internal/operation", "internal/offering", "internal/cluster", "internal/instance", "internal/environment", "internal/gitops"},
+		rooms:  []string{"internal/access", "internal/operation", "internal/account", "internal/policy", "internal/offering", "internal/cluster", "internal/instance", "internal/environment", "internal/gitops"},
 		floors: []string{"ground", "port"},
 		reason: "decisions must not depend on how they are asked for or kept: declare an interface, and let app wire it",
 	},
@@ -77,6 +77,8 @@ var wrapped = map[string][]string{
 	"internal/resilience": {"github.com/failsafe-go/failsafe-go"},
 	"internal/access":     {"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "golang.org/x/time"},
 	"internal/operation":  nil,
+	"internal/account":    nil,
+	"internal/policy":     nil,
 	"internal/offering":   {"github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify"},
 	"internal/cluster":    nil,
 	"internal/instance":   {"golang.org/x/sync"},

@@ -92,7 +92,10 @@ func (s *Server) open(ctx context.Context) error {
 	s.clusters = cluster.NewService(s.ledger)
 	s.offering = offering.NewService(offering.Config{Store: s.ledger, Log: s.log})
 	sold := s.offering.Registry()
-	instances := instance.NewService(s.ledger, sold)
+	kept := instance.Config{
+		Store: s.ledger, Keeper: s.ledger, Offerings: sold, Clusters: s.clusters, Hooks: hook.New(),
+	}
+	instances := instance.NewService(kept)
 	s.offering.Instances, s.clusters.Tenants = instances, instances // the rooms know each other only here
 	if s.issuer, err = access.NewIssuer(access.IssuerConfig{Store: s.ledger}); err != nil {
 		return err
@@ -112,7 +115,7 @@ func (s *Server) open(ctx context.Context) error {
 		Ledger: s.ledger, Workers: s.cfg.Workers, Lease: s.cfg.Lease, Logger: s.log,
 		Observer: newLoopMetrics(registry, s.ledger),
 		Reconcilers: map[string]reconcile.Reconciler{
-			instance.Kind.Name: instance.NewReconciler(s.ledger, sold, s.clusters, hook.New()),
+			instance.Kind.Name: instance.NewReconciler(kept),
 		},
 	})
 	s.ending, s.end = context.WithCancel(context.Background())

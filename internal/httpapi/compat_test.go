@@ -266,7 +266,7 @@ spec:
   api: {group: teapots_mgmt, version: v2, errorPrefix: TEA, requestKind: TeapotOrder, search: {name: name}, order: {name: name}}
   types: [{name: small, multiAZ: false, sizes: [{name: s, capacity: 1, quota: 1}]}]
   providers: [{name: kitchen, regions: [{name: shelf}, {name: cellar, disabled: true}]}]
-  versions: ["1"]
+  components: [{name: x, versions: ["1"]}]
   routes: [{name: web, host: "${instance.name}.teapots.localhost"}]
   desired: {name: "${instance.name}"}
 `

@@ -70,7 +70,7 @@ func newRigOn(t testing.TB, database string, edit ...func(*httpapi.Config)) *rig
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.instances, r.clusters = instance.NewService(r.ledger, r.shelf), cluster.NewService(r.ledger)
+	r.instances, r.clusters = instance.NewService(instance.Config{Store: r.ledger, Offerings: r.shelf}), cluster.NewService(r.ledger)
 	c := httpapi.Config{
 		Ledger: r.ledger, Feed: ledger.NewFeed(r.ledger), Offerings: r.shelf, Instances: r.instances, Clusters: r.clusters,
 		Authenticator: auth, Issuer: r.issuer, Metrics: r.metrics,

@@ -135,7 +135,7 @@ func newWorld(t *testing.T) *world {
 	registry := shelf.Registry()
 	w := &world{
 		T: t, ledger: l, gate: &gate{revoked: map[string]bool{}}, away: &atomic.Bool{}, offerings: registry,
-		instances: instance.NewService(l, registry), clusters: cluster.NewService(l), log: &bytes.Buffer{}, written: make(chan struct{}, 1),
+		instances: instance.NewService(instance.Config{Store: l, Offerings: registry}), clusters: cluster.NewService(l), log: &bytes.Buffer{}, written: make(chan struct{}, 1),
 	}
 	data, err := offerings.FS.ReadFile("dinosaur.yaml")
 	if err != nil {

@@ -3,6 +3,7 @@ package instance
 import (
 	"context"
 	"encoding/json"
+	"maps"
 
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
@@ -19,7 +20,7 @@ func encode(ctx context.Context, off *offering.Offering, in *Instance, op string
 	if o.Status, err = json.Marshal(in.Status); err != nil {
 		return ledger.Put{}, err
 	}
-	view, err := off.Present(ctx, facts(in))
+	view, err := off.Present(ctx, facts(in, off))
 	switch {
 	case err == nil:
 		o.View = located(&in.Spec, view)
@@ -30,7 +31,7 @@ func encode(ctx context.Context, off *offering.Offering, in *Instance, op string
 	// offering can no longer say how to show it: the last view stays.
 	o.Fields = ledger.Fields{
 		"offering": in.Spec.Offering, "region": in.Spec.Region, "provider": in.Spec.Provider,
-		"instance_type": in.Spec.Type, "size": in.Spec.Size, "version": in.Spec.Version, "multi_az": in.Spec.MultiAZ,
+		"instance_type": in.Spec.Type, "size": in.Spec.Size, "version": in.wanted()[off.Spec.Components[0].Name], "multi_az": in.Spec.MultiAZ,
 		"cluster": in.Status.Cluster, "host": in.host(),
 	}
 	o.Parent = in.Status.Cluster
@@ -54,6 +55,16 @@ func located(spec *Spec, view json.RawMessage) json.RawMessage {
 	return append(append(buf[:len(buf)-1], ','), view[1:]...)
 }
 
+// wanted are the versions of all components, as far as they are known.
+func (in *Instance) wanted() map[string]string {
+	out := maps.Clone(in.Status.Versions)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.Copy(out, in.Spec.Versions)
+	return out
+}
+
 func (in *Instance) host() string {
 	if len(in.Status.Routes) == 0 {
 		return ""
@@ -71,17 +82,27 @@ func (in *Instance) waiting() bool {
 func waitingRoom(provider, region string) string { return "waiting/" + provider + "/" + region }
 
 // facts are what the offering's expressions see.
-func facts(in *Instance) offering.Facts {
+func facts(in *Instance, off *offering.Offering) offering.Facts {
+	versions := in.wanted()
 	f := offering.Facts{
-		ID: in.ID, Name: in.Name, Owner: in.Owner, Org: in.Org, Phase: in.Phase, Reason: in.Status.Reason,
+		ID: in.ID, Name: in.Name, Owner: in.Owner, Org: in.Org, Account: in.Spec.Account,
+		Phase: in.Phase, Reason: in.Status.Reason,
 		Provider: in.Spec.Provider, Region: in.Spec.Region, MultiAZ: in.Spec.MultiAZ,
-		Type: in.Spec.Type, Size: in.Spec.Size, Version: in.Spec.Version,
+		Type: in.Spec.Type, Size: in.Spec.Size, Version: versions[off.Spec.Components[0].Name], Versions: versions,
 		Cluster: in.Status.Cluster, Namespace: in.Status.Namespace, Placement: in.Status.Placement,
-		Host: in.host(), Parameters: in.Spec.Parameters,
+		Host: in.host(), Parameters: in.Spec.Parameters, Client: in.Status.Client,
+		Billing: in.Status.Paid.Model, Market: in.Status.Paid.Marketplace, Payer: in.Status.Paid.Account,
+		Promotion: in.Status.Promotion, Promoting: in.Status.PromotionDetails,
+		Quota: in.Status.Source, Ticket: in.Status.Ticket,
 		Deleted: in.Spec.Deleted, Suspended: in.Spec.Suspended, Created: in.Created, Expires: in.Status.Expires,
 	}
-	if in.Status.Observed != nil {
-		f.Actual = in.Status.Observed.Versions
+	for _, r := range in.Status.Routes {
+		if r.Router != "" {
+			f.Routes = append(f.Routes, map[string]any{"domain": r.Host, "router": r.Router})
+		}
+	}
+	if o := in.Status.Observed; o != nil {
+		f.Actual, f.Upgrading, f.Admin = o.Versions, o.Upgrading, o.AdminURL
 	}
 	return f
 }

@@ -91,17 +91,29 @@ var Kind = ledger.Kind{
 
 // Spec is what the tenant wants.
 type Spec struct {
-	Offering   string         `json:"offering"`
-	Provider   string         `json:"provider"`
-	Region     string         `json:"region"`
-	MultiAZ    bool           `json:"multi_az"`
-	Type       string         `json:"type"`
-	Size       string         `json:"size"`
-	Version    string         `json:"version"`
-	Parameters map[string]any `json:"parameters,omitempty"`
-	Owner      string         `json:"owner,omitempty"` // if it was handed on: intent, which the data plane must hear of
-	Suspended  bool           `json:"suspended,omitempty"`
-	Deleted    bool           `json:"deleted,omitempty"`
+	Offering string `json:"offering"`
+	Provider string `json:"provider"`
+	Region   string `json:"region"`
+	MultiAZ  bool   `json:"multi_az"`
+	Type     string `json:"type"`
+	Size     string `json:"size"`
+	// Versions wanted by component. A component that is missing gets the newest
+	// that its cluster offers, when it is placed.
+	Versions   map[string]string `json:"versions,omitempty"`
+	Parameters map[string]any    `json:"parameters,omitempty"`
+	Billing    Billing           `json:"billing,omitzero"`
+	Cluster    string            `json:"cluster,omitempty"` // the tenant's own, where it is to be
+	Account    string            `json:"account,omitempty"` // of whoever ordered it
+	Owner      string            `json:"owner,omitempty"`   // if it was handed on: intent, which the data plane must hear of
+	Suspended  bool              `json:"suspended,omitempty"`
+	Deleted    bool              `json:"deleted,omitempty"`
+}
+
+// Billing is how it is paid for.
+type Billing struct {
+	Model       string `json:"model,omitempty"`
+	Marketplace string `json:"marketplace,omitempty"`
+	Account     string `json:"account,omitempty"` // at the marketplace
 }
 
 // Status is what has become of it.
@@ -115,24 +127,51 @@ type Status struct {
 	Hooked    []string  `json:"hooked,omitempty"`  // phases whose hooks have answered since they were entered
 	Refused   int64     `json:"refused,omitempty"` // the generation that a hook has refused
 
-	Cluster   string   `json:"cluster,omitempty"`
-	Units     int64    `json:"units,omitempty"`    // reserved on the cluster
-	Rejected  []string `json:"rejected,omitempty"` // clusters that had no room after all
-	Namespace string   `json:"namespace,omitempty"`
-	Placement string   `json:"placement,omitempty"` // new for every placing
+	Cluster   string            `json:"cluster,omitempty"`
+	Units     int64             `json:"units,omitempty"`    // reserved on the cluster
+	Rejected  []string          `json:"rejected,omitempty"` // clusters that had no room after all
+	Namespace string            `json:"namespace,omitempty"`
+	Placement string            `json:"placement,omitempty"` // new for every placing
+	Versions  map[string]string `json:"versions,omitempty"`  // chosen for components that the spec leaves open
+
+	// Held are the ledger's counters that it counts in; they are given back
+	// exactly as they were taken, whatever the offering says by then.
+	Held []Hold `json:"held,omitempty"`
+	// Source granted its quota, under the reservation Ticket.
+	Source string `json:"source,omitempty"`
+	Ticket string `json:"ticket,omitempty"`
+	// Paid is the billing that is in force; the spec has the wanted one.
+	Paid             Billing `json:"paid,omitzero"`
+	Promotion        string  `json:"promotion,omitempty"` // promoting, failed
+	PromotionDetails string  `json:"promotion_details,omitempty"`
+
+	// Client is its account at the identity provider, with its sealed secret.
+	Client string `json:"client,omitempty"`
+	Secret string `json:"secret,omitempty"` // reference into the ledger's vault
+	// Published is what the name servers were last seen to have: host to target.
+	Published map[string]string `json:"published,omitempty"`
 
 	// Desired is the document for the data plane, made for the generation
-	// Rendered under the lease Token.
+	// Rendered under the lease Token. Issued is the generation that changed it
+	// last: a wish that the data plane need not hear of leaves it alone.
 	Desired  json.RawMessage `json:"desired,omitempty"`
 	Rendered int64           `json:"rendered,omitempty"`
+	Issued   int64           `json:"issued,omitempty"`
 	Token    int64           `json:"token,omitempty"`
 	Observed *Observed       `json:"observed,omitempty"`
 }
 
+// Hold is a share in a counter of the ledger.
+type Hold struct {
+	Counter string `json:"counter"`
+	Units   int64  `json:"units"`
+}
+
 // Route is a host of the instance.
 type Route struct {
-	Name string `json:"name"`
-	Host string `json:"host"`
+	Name   string `json:"name"`
+	Host   string `json:"host"`
+	Router string `json:"router,omitempty"` // what it is to point at, once the agent has told
 }
 
 // Observed is the agent's last word.
@@ -141,7 +180,9 @@ type Observed struct {
 	State      string            `json:"state"` // as package runtime names them
 	Message    string            `json:"message,omitempty"`
 	Versions   map[string]string `json:"versions,omitempty"`
+	Upgrading  []string          `json:"upgrading,omitempty"` // components, sorted
 	Placement  string            `json:"placement,omitempty"` // the placing that it speaks of
+	AdminURL   string            `json:"admin_url,omitempty"`
 }
 
 func (o *Observed) equal(p *Observed) bool {
@@ -149,7 +190,8 @@ func (o *Observed) equal(p *Observed) bool {
 		return o == p
 	}
 	return o.Generation == p.Generation && o.State == p.State && o.Message == p.Message &&
-		o.Placement == p.Placement && maps.Equal(o.Versions, p.Versions)
+		o.Placement == p.Placement && o.AdminURL == p.AdminURL &&
+		maps.Equal(o.Versions, p.Versions) && slices.Equal(o.Upgrading, p.Upgrading)
 }
 
 // States that agents report, as package runtime names them.

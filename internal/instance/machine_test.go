@@ -76,9 +76,9 @@ func (w *world) open() {
 	if w.hooks == nil {
 		w.hooks = silentHooks{}
 	}
-	w.service = instance.NewService(l, w.registry)
+	w.service = instance.NewService(instance.Config{Store: l, Keeper: l, Offerings: w.registry})
 	w.clusters = cluster.NewService(l)
-	w.worker = instance.NewReconciler(l, w.registry, w.clusters, w.hooks)
+	w.worker = instance.NewReconciler(instance.Config{Store: l, Keeper: l, Offerings: w.registry, Clusters: w.clusters, Hooks: w.hooks})
 	w.service.SetClock(func() time.Time { return w.clock })
 	w.worker.SetClock(func() time.Time { return w.clock })
 }

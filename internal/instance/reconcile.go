@@ -6,13 +6,19 @@ import (
 	"slices"
 	"time"
 
+	"github.com/droverhq/drover/internal/certificate"
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/dns"
+	"github.com/droverhq/drover/internal/entitlement"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/hook"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/metric"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
+	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/reconcile"
+	"github.com/droverhq/drover/internal/sso"
 )
 
 // Clusters tells where there is room.
@@ -25,23 +31,45 @@ type Hooks interface {
 	Call(ctx context.Context, call hook.Call) error
 }
 
-// Reconciler carries instances through their phases. One for all phases.
-type Reconciler struct {
-	store     Store
-	offerings Offerings
-	clusters  Clusters
-	hooks     Hooks
-	now       func() time.Time
+// Config of what keeps instances: the Service and the Reconciler take the same.
+type Config struct {
+	Store     Store
+	Keeper    ledger.Keeper // of secrets; needed where SSO or Certificates are
+	Offerings Offerings
+	Clusters  Clusters
+	Hooks     Hooks
+	// Quota tells what tenants are entitled to; nil: nothing, so only types
+	// that need no grant can be had.
+	Quota entitlement.Source
+	// Policy says who may do nothing any more; nil: everybody may.
+	Policy policy.Decisions
+	// SSO holds the accounts of instances; nil: they have none.
+	SSO sso.Provider
+	// DNS carries their hosts; nil: nobody needs to.
+	DNS dns.Records
+	// Certificates of their hosts; nil: there are none.
+	Certificates certificate.Source
+	// Metrics of instances; nil: none can be asked for.
+	Metrics metric.Source
+	Now     func() time.Time // default: time.Now
 }
 
-// NewReconciler makes the reconciler.
-func NewReconciler(store Store, offerings Offerings, clusters Clusters, hooks Hooks) *Reconciler {
-	return &Reconciler{store: store, offerings: offerings, clusters: clusters, hooks: hooks, now: time.Now}
+func (c Config) filled() Config {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
 }
+
+// Reconciler carries instances through their phases. One for all phases.
+type Reconciler struct{ Config }
+
+// NewReconciler makes the reconciler.
+func NewReconciler(c Config) *Reconciler { return &Reconciler{c.filled()} }
 
 // Reconcile loads, observes, plans, acts, and returns one write.
 func (r *Reconciler) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.Result, error) {
-	o, err := r.store.Get(ctx, task.Ref)
+	o, err := r.Store.Get(ctx, task.Ref)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -49,7 +77,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, task reconcile.Task) (reconc
 	if err != nil {
 		return reconcile.Result{}, reconcile.Terminal(err)
 	}
-	off, ok := r.offerings.Get(in.Spec.Offering)
+	off, ok := r.Offerings.Get(in.Spec.Offering)
 	if !ok {
 		return reconcile.Result{}, fault.New(fault.Unavailable, "offering %q is not loaded", in.Spec.Offering)
 	}
@@ -59,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, task reconcile.Task) (reconc
 	}
 	run := run{
 		Reconciler: r, task: task, off: off, in: in, facts: facts,
-		now: r.now().UTC(), op: "update", deleted: in.Spec.Deleted,
+		now: r.Now().UTC(), op: "update", deleted: in.Spec.Deleted,
 	}
 	return run.act(ctx, Plan(in, facts, run.now))
 }
@@ -72,7 +100,7 @@ func (r *Reconciler) observe(ctx context.Context, in Instance, off *offering.Off
 	}
 	f := Facts{Units: size.Capacity, Hooks: len(off.Hooks(in.Phase)) > 0}
 	if NeedsCandidates(in) {
-		if f.Candidates, err = r.clusters.Candidates(ctx, in.Spec.Provider, in.Spec.Region); err != nil {
+		if f.Candidates, err = r.Clusters.Candidates(ctx, in.Spec.Provider, in.Spec.Region); err != nil {
 			return Facts{}, err
 		}
 	}
@@ -81,7 +109,7 @@ func (r *Reconciler) observe(ctx context.Context, in Instance, off *offering.Off
 
 // Unsettled lists, for the slow resync, instances that should have work to do.
 func (r *Reconciler) Unsettled(ctx context.Context, after string, limit int) ([]ledger.Wake, string, error) {
-	found, err := r.store.List(ctx, ledger.Query{
+	found, err := r.Store.List(ctx, ledger.Query{
 		Kind: Kind.Name, AfterID: after, Limit: limit, Brief: true,
 		Where: ledger.Compare{Column: "phase", Op: ledger.NotIn, Values: []any{Ready, Failed, Suspended}},
 	})
@@ -185,7 +213,7 @@ func (r *run) step(ctx context.Context, a Action) error {
 		r.release()
 		r.op = "unplace"
 	case Render:
-		doc, err := r.off.Desired(ctx, facts(in))
+		doc, err := r.off.Desired(ctx, facts(in, r.off))
 		if err != nil {
 			return err
 		}
@@ -227,7 +255,7 @@ func (r *run) makeRoom(ctx context.Context) error {
 	if r.in.Status.Cluster == "" {
 		return nil
 	}
-	wakes, err := waitingFor(ctx, r.store, r.in.Spec.Provider, r.in.Spec.Region, int(min(max(r.facts.Units, 1), 100)))
+	wakes, err := waitingFor(ctx, r.Store, r.in.Spec.Provider, r.in.Spec.Region, int(min(max(r.facts.Units, 1), 100)))
 	r.set.Wakes = append(r.set.Wakes, wakes...)
 	return err
 }
@@ -250,9 +278,9 @@ func (r *run) release() {
 func (r *run) call(ctx context.Context, a Call) error {
 	in := &r.in
 	for _, h := range r.off.Hooks(in.Phase) {
-		err := r.hooks.Call(ctx, hook.Call{
+		err := r.Hooks.Call(ctx, hook.Call{
 			URL: h.URL, Timeout: time.Duration(h.Timeout), Phase: in.Phase,
-			Fence: r.task.Fence(in.Generation), Body: facts(in),
+			Fence: r.task.Fence(in.Generation), Body: facts(in, r.off),
 		})
 		if err == nil {
 			continue
@@ -274,7 +302,7 @@ func (r *run) call(ctx context.Context, a Call) error {
 
 // finish ends the running operation in the same commit.
 func (r *run) finish(ctx context.Context, a Finish) error {
-	puts, err := r.in.endOperation(ctx, r.store, a, r.now)
+	puts, err := r.in.endOperation(ctx, r.Store, a, r.now)
 	r.set.Puts = append(r.set.Puts, puts...)
 	return err
 }

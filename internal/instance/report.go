@@ -67,7 +67,7 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 	}
 	item.Message = strings.ToValidUTF8(item.Message[:min(len(item.Message), maxMessage)], "")
 	for attempt := 0; ; attempt++ {
-		o, err := s.store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: item.ID})
+		o, err := s.Store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: item.ID})
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 		if last := in.Status.Observed; last.equal(seen) || last != nil && last.Placement == seen.Placement && last.Generation > seen.Generation {
 			return nil
 		}
-		off, ok := s.offerings.Get(in.Spec.Offering)
+		off, ok := s.Offerings.Get(in.Spec.Offering)
 		if !ok {
 			return fault.New(fault.Unavailable, "offering %q is not loaded", in.Spec.Offering).Because(noOffering)
 		}
@@ -97,7 +97,7 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 		if err != nil {
 			return err
 		}
-		_, err = s.store.Commit(ctx, ledger.Set{
+		_, err = s.Store.Commit(ctx, ledger.Set{
 			Actor: "agent:" + clusterID, Cause: ledger.CauseOf(ctx),
 			Puts:  []ledger.Put{put},
 			Wakes: []ledger.Wake{{Ref: o.Ref, Org: o.Org}},

@@ -29,16 +29,10 @@ type Offerings interface {
 
 // Service holds the verbs on instances. Each is one transaction that leaves its
 // due work behind. The caller comes with the context, as does the cause.
-type Service struct {
-	store     Store
-	offerings Offerings
-	now       func() time.Time
-}
+type Service struct{ Config }
 
 // NewService makes the service.
-func NewService(store Store, offerings Offerings) *Service {
-	return &Service{store: store, offerings: offerings, now: time.Now}
-}
+func NewService(c Config) *Service { return &Service{c.filled()} }
 
 // Create is an order.
 type Create struct {
@@ -46,8 +40,10 @@ type Create struct {
 	Provider   string // default: the offering's first
 	Region     string // default: the provider's first
 	MultiAZ    *bool
-	Plan       string // <type>.<size>; default: the offering's first
-	Version    string // default: the offering's newest
+	Plan       string // <type>.<size>; default: what the caller has quota for, in its first size
+	Version    string // of the first component; default: the newest
+	Billing    Billing
+	Cluster    string // one of the tenant's own; default: the fleet's
 	Parameters map[string]any
 }
 
@@ -65,7 +61,7 @@ func (s *Service) Create(ctx context.Context, off *offering.Offering, req Create
 	if err != nil {
 		return ledger.Object{}, err
 	}
-	now := s.now().UTC()
+	now := s.Now().UTC()
 	in := Instance{
 		Object: ledger.Object{
 			Ref: ledger.Ref{Kind: Kind.Name, ID: ledger.NewID()},
@@ -77,7 +73,7 @@ func (s *Service) Create(ctx context.Context, off *offering.Offering, req Create
 	if size.Lifespan > 0 {
 		in.Status.Expires = now.Add(time.Duration(size.Lifespan))
 	}
-	routes, err := off.Routes(ctx, facts(&in))
+	routes, err := off.Routes(ctx, facts(&in, off))
 	if err != nil {
 		return ledger.Object{}, err
 	}
@@ -90,7 +86,7 @@ func (s *Service) Create(ctx context.Context, off *offering.Offering, req Create
 	if err != nil {
 		return ledger.Object{}, err
 	}
-	r, err := s.store.Commit(ctx, ledger.Set{
+	r, err := s.Store.Commit(ctx, ledger.Set{
 		Actor: who.Actor(), Cause: ledger.CauseOf(ctx),
 		Puts:   []ledger.Put{put, op},
 		Claims: names(&in),
@@ -118,9 +114,19 @@ func order(off *offering.Offering, req Create) (Spec, offering.Size, error) {
 	if !region.Sells(typ.Name) {
 		return Spec{}, size, fault.New(fault.Invalid, "instance type %q is not sold in region %q", typ.Name, region.Name).Because("type")
 	}
-	version, err := off.Version(req.Version)
-	if err != nil {
-		return Spec{}, size, err
+	versions := map[string]string{}
+	for i, c := range off.Spec.Components {
+		want := ""
+		if i == 0 {
+			want = req.Version
+		}
+		v, err := off.Version(c.Name, want)
+		if err != nil {
+			return Spec{}, size, err
+		}
+		if v != "" {
+			versions[c.Name] = v
+		}
 	}
 	parameters, err := off.Validate(req.Parameters)
 	if err != nil {
@@ -135,7 +141,7 @@ func order(off *offering.Offering, req Create) (Spec, offering.Size, error) {
 	}
 	return Spec{
 		Offering: off.Metadata.Name, Provider: provider.Name, Region: region.Name, MultiAZ: multiAZ,
-		Type: typ.Name, Size: size.Name, Version: version, Parameters: parameters,
+		Type: typ.Name, Size: size.Name, Versions: versions, Parameters: parameters,
 	}, size, nil
 }
 
@@ -159,7 +165,7 @@ func holdsNUL(v any) bool {
 func (s *Service) Get(ctx context.Context, offeringName, idOrName string) (ledger.Object, error) {
 	who := access.From(ctx)
 	missing := fault.New(fault.NotFound, "%s with id='%s' not found", offeringName, idOrName)
-	o, err := s.store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: idOrName})
+	o, err := s.Store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: idOrName})
 	if fault.Is(err, fault.NotFound) && namePattern.MatchString(idOrName) {
 		o, err = s.byName(ctx, who, offeringName, idOrName)
 	}
@@ -178,14 +184,14 @@ func (s *Service) Get(ctx context.Context, offeringName, idOrName string) (ledge
 // byName finds a live instance by name: by the claim in the caller's own scope,
 // or for an admin, who has none, by search.
 func (s *Service) byName(ctx context.Context, who access.Principal, offeringName, name string) (ledger.Object, error) {
-	ref, err := s.store.Lookup(ctx, ledger.Name{Space: nameSpace(offeringName, who.Org, who.User), Name: name})
+	ref, err := s.Store.Lookup(ctx, ledger.Name{Space: nameSpace(offeringName, who.Org, who.User), Name: name})
 	if err == nil {
-		return s.store.Get(ctx, ref)
+		return s.Store.Get(ctx, ref)
 	}
 	if !who.Admin || !fault.Is(err, fault.NotFound) {
 		return ledger.Object{}, err
 	}
-	found, err := s.store.List(ctx, ledger.Query{
+	found, err := s.Store.List(ctx, ledger.Query{
 		Kind: Kind.Name, Scope: map[string]any{"offering": offeringName, "name": name}, Limit: 2,
 	})
 	switch {
@@ -216,7 +222,7 @@ func (s *Service) List(ctx context.Context, q Query) ([]ledger.Object, int64, er
 		scope["offering"] = q.Offering
 	}
 	maps.Copy(scope, access.From(ctx).Scope())
-	return ledger.Paged(ctx, s.store, ledger.Query{
+	return ledger.Paged(ctx, s.Store, ledger.Query{
 		Kind: Kind.Name, Scope: scope, Where: q.Where, Order: q.Order, Brief: !q.Whole,
 		Offset: max(q.Page-1, 0) * q.Size, Limit: q.Size,
 	})
@@ -224,12 +230,12 @@ func (s *Service) List(ctx context.Context, q Query) ([]ledger.Object, int64, er
 
 // Live counts the instances of an offering that are not gone.
 func (s *Service) Live(ctx context.Context, offeringName string) (int64, error) {
-	return s.store.Total(ctx, ledger.Query{Kind: Kind.Name, Scope: map[string]any{"offering": offeringName}})
+	return s.Store.Total(ctx, ledger.Query{Kind: Kind.Name, Scope: map[string]any{"offering": offeringName}})
 }
 
 // Waiting returns the wakes of those who have waited longest for room in a region.
 func (s *Service) Waiting(ctx context.Context, provider, region string, limit int) ([]ledger.Wake, error) {
-	return waitingFor(ctx, s.store, provider, region, limit)
+	return waitingFor(ctx, s.Store, provider, region, limit)
 }
 
 func waitingFor(ctx context.Context, store Store, provider, region string, limit int) ([]ledger.Wake, error) {
@@ -246,8 +252,9 @@ func waitingFor(ctx context.Context, store Store, provider, region string, limit
 // Update changes what is wanted; nil stays as it is.
 type Update struct {
 	Owner      *string
-	Version    *string
-	Suspended  *bool // admins only
+	Version    *string           // of the first component
+	Versions   map[string]string // by component; operators only
+	Suspended  *bool             // operators only
 	Parameters map[string]any
 }
 
@@ -272,11 +279,16 @@ func (s *Service) Update(ctx context.Context, offeringName, idOrName string, req
 			}
 		}
 		if req.Version != nil {
-			v, err := off.Version(*req.Version)
+			first := off.Spec.Components[0].Name
+			v, err := off.Version(first, *req.Version)
 			if err != nil {
 				return "", err
 			}
-			in.Spec.Version = v
+			in.Spec.Versions = maps.Clone(in.Spec.Versions)
+			if in.Spec.Versions == nil {
+				in.Spec.Versions = map[string]string{}
+			}
+			in.Spec.Versions[first] = v
 		}
 		if req.Parameters != nil {
 			merged := maps.Clone(in.Spec.Parameters)
@@ -313,7 +325,7 @@ func (s *Service) Delete(ctx context.Context, offeringName, idOrName string) (le
 		if in.Spec.Deleted {
 			return "", nil
 		}
-		in.deprovision(s.now())
+		in.deprovision(s.Now())
 		return "delete", nil
 	})
 }
@@ -335,7 +347,7 @@ const (
 // meanwhile. An edit that returns no verb leaves everything as it is.
 func (s *Service) change(ctx context.Context, offeringName, idOrName string,
 	edit func(*Instance, *offering.Offering, access.Principal) (verb string, err error)) (ledger.Object, error) {
-	off, ok := s.offerings.Get(offeringName)
+	off, ok := s.Offerings.Get(offeringName)
 	if !ok {
 		return ledger.Object{}, fault.New(fault.NotFound, "there is no offering %q", offeringName)
 	}
@@ -368,7 +380,7 @@ func (s *Service) change(ctx context.Context, offeringName, idOrName string,
 			return ledger.Object{}, err
 		}
 		set.Puts = append([]ledger.Put{put}, set.Puts...)
-		r, err := s.store.Commit(ctx, set)
+		r, err := s.Store.Commit(ctx, set)
 		if err == nil {
 			return r.Objects[0], nil
 		}
@@ -381,7 +393,7 @@ func (s *Service) change(ctx context.Context, offeringName, idOrName string,
 // succeed starts a new operation on the instance and ends the one it overtakes.
 func (s *Service) succeed(ctx context.Context, in *Instance, verb string, cause ledger.Cause) ([]ledger.Put, error) {
 	overtaken := Finish{Phase: operation.Superseded, Reason: "a later " + verb + " took its place"}
-	puts, err := in.endOperation(ctx, s.store, overtaken, s.now())
+	puts, err := in.endOperation(ctx, s.Store, overtaken, s.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func (f *file) check(d *Document) {
 	f.checkNames(&d.Spec, spec)
 	f.checkTypes(d.Spec.Types, under(spec, "types"))
 	f.checkProviders(&d.Spec, under(spec, "providers"))
-	f.checkVersions(d.Spec.Versions, under(spec, "versions"))
+	f.checkComponents(d.Spec.Components, under(spec, "components"))
 	f.checkRoutes(d.Spec.Routes, under(spec, "routes"))
 	f.checkHooks(d.Spec.Hooks, under(spec, "hooks"))
 	if len(d.Spec.Desired) == 0 {
@@ -183,10 +183,22 @@ func (f *file) checkProviders(s *Spec, path []any) {
 	}
 }
 
-func (f *file) checkVersions(versions []string, path []any) {
-	if len(versions) == 0 {
-		f.missing(path, "must have at least one version; the last one is the default")
+func (f *file) checkComponents(all []Component, path []any) {
+	if len(all) == 0 {
+		f.missing(path, "must name at least one component and its versions")
 	}
+	seen := map[string]bool{}
+	for i, c := range all {
+		f.form(under(path, i, "name"), c.Name, fieldForm, "a word such as dinosaur")
+		f.unique(seen, c.Name, under(path, i, "name"))
+		f.checkVersions(c.Versions, under(path, i, "versions"))
+		if !slices.Contains([]string{"", "any", "minor", "never"}, c.Downgrade) {
+			f.at(under(path, i, "downgrade"), "must be any, minor or never")
+		}
+	}
+}
+
+func (f *file) checkVersions(versions []string, path []any) {
 	seen := map[string]bool{}
 	for i, v := range versions {
 		f.form(under(path, i), v, releaseForm, "a version such as 1.0.0")

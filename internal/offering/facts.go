@@ -72,7 +72,6 @@ func offeringObject() *expr.Object {
 	return &expr.Object{Name: "offering", Fields: map[string]expr.Field{
 		"name":        text(func(o *Offering) string { return o.Metadata.Name }),
 		"description": text(func(o *Offering) string { return o.Spec.Description }),
-		"versions":    get(expr.List(expr.String), func(o *Offering) any { return o.Spec.Versions }),
 		"names": object("offering_names", map[string]expr.Field{
 			"kind":     text(func(o *Offering) string { return o.Spec.Names.Kind }),
 			"singular": text(func(o *Offering) string { return o.Spec.Names.Singular }),

@@ -32,18 +32,35 @@ type Spec struct {
 
 	Types     []Type     `json:"types"`
 	Providers []Provider `json:"providers"`
-	// Versions that can be ordered; the last one is the default.
-	Versions []string `json:"versions"`
+	// Billing models that an order can name; none: there is one, without a
+	// name. The first is the default.
+	Billing []BillingModel `json:"billing,omitempty"`
+	// Components are the parts of an instance that have versions of their own;
+	// the first is the one that "version" means.
+	Components []Component `json:"components"`
 	// Routes of an instance; the first host is the instance's host. Hosts are
 	// unique over the whole fleet.
 	Routes []Route `json:"routes"`
+	// Identity is the account that each instance gets at the identity provider.
+	Identity *Identity `json:"identity,omitempty"`
 	// Desired is the document that the data plane receives, with ${...}.
 	Desired map[string]any `json:"desired"`
+	// Reserved is the document of an item that no tenant ordered and that keeps
+	// room warm, with ${...}; see Type.Reserved.
+	Reserved map[string]any `json:"reserved,omitempty"`
 	// Present adds fields to what the public API shows of an instance, with
 	// ${...}; null and "" are left out. id, kind, href, name, owner, status,
 	// cloud_provider, region, multi_az, created_at and updated_at are always there.
 	Present map[string]any `json:"present,omitempty"`
-	Hooks   []Hook         `json:"hooks,omitempty"`
+	// Changes are the fields that a PATCH may change besides the owner.
+	Changes map[string]Field `json:"changes,omitempty"`
+	Admin   Admin            `json:"admin,omitzero"`
+	Agent   Agent            `json:"agent,omitzero"`
+	Metrics Metrics          `json:"metrics,omitzero"`
+	Timing  Timing           `json:"timing,omitzero"`
+	// Terms are what users must have accepted before they order; empty: nothing.
+	Terms string `json:"terms,omitempty"`
+	Hooks []Hook `json:"hooks,omitempty"`
 }
 
 // Names of the instances: kind "Dinosaur", singular "dinosaur", plural "dinosaurs".
@@ -61,27 +78,138 @@ type API struct {
 	ErrorPrefix string `json:"errorPrefix"`
 	// Kinds of the wire: default <Kind>Request, <Kind>RequestList.
 	RequestKind string `json:"requestKind,omitempty"`
+	// Serves lists the collections beside the instances that this API has:
+	// status, instance_types, service_accounts, sso_providers, clusters, promote.
+	Serves []string `json:"serves,omitempty"`
+	// Codes are error codes that mean the same thing under another number here:
+	// reason to number.
+	Codes map[string]int64 `json:"codes,omitempty"`
 	// Searchable and sortable columns of the public list, wire name to column.
 	Search map[string]string `json:"search,omitempty"`
 	Order  map[string]string `json:"order,omitempty"`
 }
 
-// Type is an instance type with its sizes. The first type and its first size
-// are the default plan.
+// Type is an instance type with its sizes. Where tenants have quota for several,
+// the first in the file is taken; the first size is the default of its type.
 type Type struct {
 	Name        string `json:"name"`
 	DisplayName string `json:"displayName,omitempty"`
 	MultiAZ     *bool  `json:"multiAZ,omitempty"` // nil: the tenant says
-	Sizes       []Size `json:"sizes"`
+	// Quota says how one comes to an instance of the type: "none" (default,
+	// everybody may), "granted" (a quota must say so) or "trial" (everybody
+	// without a grant for another type, PerOwner at a time).
+	Quota    string   `json:"quota,omitempty"`
+	PerOwner int64    `json:"perOwner,omitempty"` // trial: default 1
+	Billing  []string `json:"billing,omitempty"`  // models it can be had under; default: all
+	Reserved int64    `json:"reserved,omitempty"` // items kept warm on every cluster
+	Sizes    []Size   `json:"sizes"`
 }
+
+// How one comes to an instance of a type.
+const (
+	QuotaNone    = "none"
+	QuotaGranted = "granted"
+	QuotaTrial   = "trial"
+)
 
 // Size of an instance type.
 type Size struct {
-	Name     string         `json:"name"`
-	Capacity int64          `json:"capacity"` // units it takes of a cluster
-	Quota    int64          `json:"quota"`    // units it takes of a quota
-	Lifespan Duration       `json:"lifespan,omitzero"`
-	Limits   map[string]any `json:"limits,omitempty"` // free-form, for expressions
+	Name        string         `json:"name"`
+	DisplayName string         `json:"displayName,omitempty"`
+	Capacity    int64          `json:"capacity"` // units it takes of a cluster
+	Quota       int64          `json:"quota"`    // units it takes of a quota
+	Lifespan    Duration       `json:"lifespan,omitzero"`
+	Maturity    string         `json:"maturity,omitempty"` // default stable
+	Limits      map[string]any `json:"limits,omitempty"`   // free-form, for expressions
+	Present     map[string]any `json:"present,omitempty"`  // what instance_types shows of it besides
+}
+
+// BillingModel is a way to pay.
+type BillingModel struct {
+	Name string `json:"name"`
+	// Grace is how long before its end an instance is suspended, and how long
+	// after its entitlement ended that end comes.
+	Grace Duration `json:"grace,omitzero"`
+	// Marketplace: an order names one of these and its account there.
+	Marketplaces []string `json:"marketplaces,omitempty"`
+	// Promotable instances can move to another model while they run.
+	Promotable []string `json:"promotable,omitempty"` // to these models
+	// Own clusters of the tenant only: an order names the cluster.
+	OwnCluster bool `json:"ownCluster,omitempty"`
+	// Resource, Product and Models name it at a remote source of entitlements.
+	Resource string   `json:"resource,omitempty"`
+	Product  string   `json:"product,omitempty"`
+	Models   []string `json:"models,omitempty"`
+}
+
+// Component is a part with versions.
+type Component struct {
+	Name string `json:"name"` // key in the data plane's document and report: "kafka"
+	// Versions that can be had, oldest first; the last one is the default.
+	// Empty: those that the cluster's agent reports as ready.
+	Versions []string `json:"versions,omitempty"`
+	// Downgrade: "minor" (default: no older minor version), "never", "any".
+	Downgrade string `json:"downgrade,omitempty"`
+}
+
+// Identity is an account at the identity provider.
+type Identity struct {
+	Name string `json:"name"` // "canary"; its secret is ${secret("canary")} in desired
+}
+
+// Field is what a field of a request changes.
+type Field struct {
+	Parameter string `json:"parameter,omitempty"` // this parameter
+	Component string `json:"component,omitempty"` // the wanted version of this component
+	Suspended bool   `json:"suspended,omitempty"` // true rests it, false wakes it
+	// Allowed is CEL over old and new, ${...}; "" = always. Message is what
+	// the caller reads if it is not.
+	Allowed string `json:"allowed,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Admin is the offering's API for its operators.
+type Admin struct {
+	Kind string `json:"kind,omitempty"` // default: Names.Kind
+	// Present adds fields for operators to what the public API shows.
+	Present map[string]any   `json:"present,omitempty"`
+	Changes map[string]Field `json:"changes,omitempty"`
+	// Roles that may call it by HTTP method; default: <prefix>-admin-full for
+	// all, -write for GET and PATCH, -read for GET, with the prefix "drover".
+	Roles map[string][]string `json:"roles,omitempty"`
+}
+
+// Agent is how outside agents are spoken to.
+type Agent struct {
+	Kind string `json:"kind,omitempty"` // of an item; default Managed<Kind>
+	// Operator is the field of an agent's report that lists what runs the
+	// instances: entries {ready, version, <list>...}; Reports names, by
+	// component, the list of its versions there; "version" is the operator's own.
+	Operator string            `json:"operator,omitempty"`
+	Reports  map[string]string `json:"reports,omitempty"`
+	// Config is the document that an agent gets of itself, with ${...}.
+	Config map[string]any `json:"config,omitempty"`
+	// Waiting is how the API calls the phase of a cluster whose agent is not
+	// ready; default waiting_for_fleetshard_operator.
+	Waiting string `json:"waiting,omitempty"`
+	// Parameters are what the tenant's own cluster is to be set up with, with
+	// ${...}: the fleetshard_parameters of a registration.
+	Parameters map[string]string `json:"parameters,omitempty"`
+}
+
+// Metrics of an instance come from a Prometheus-compatible server.
+type Metrics struct {
+	// Selector picks the series of one instance, with ${...}:
+	// 'namespace="${instance.namespace}"'.
+	Selector string   `json:"selector,omitempty"`
+	Names    []string `json:"names,omitempty"` // that tenants may ask for
+}
+
+// Timing is how long steps may take; zero: the default.
+type Timing struct {
+	Place   Duration `json:"place,omitzero"`   // to find a cluster; default 1h
+	Prepare Duration `json:"prepare,omitzero"` // to prepare what is outside; default 5m
+	Observe Duration `json:"observe,omitzero"` // between looks at what is outside; default 10m
 }
 
 // Provider is a cloud with its regions.
@@ -98,6 +226,9 @@ type Region struct {
 	DisplayName string   `json:"displayName,omitempty"`
 	Disabled    bool     `json:"disabled,omitempty"`
 	Types       []string `json:"types,omitempty"` // default: all
+	// Limits is how many units of a type the region takes, by type; a type that
+	// is not named has none. Tenants' own clusters are not counted.
+	Limits map[string]int64 `json:"limits,omitempty"`
 }
 
 // Route of an instance.
@@ -115,12 +246,15 @@ type Hook struct {
 }
 
 // Facts are what expressions see of an instance, as `instance`. Beside it stand
-// `offering`, and `type` and `size`, the entries of its plan.
+// `offering`, `type` and `size` (the entries of its plan), `billing` (its
+// model), `cluster` and `sso`. In desired, secret("name") stands for a secret
+// that is filled in when an agent asks.
 type Facts struct {
 	ID         string            `json:"id"`
 	Name       string            `json:"name"`
 	Owner      string            `json:"owner"`
 	Org        string            `json:"org"`
+	Account    string            `json:"account"` // of the owner, at whoever issued the token
 	Phase      string            `json:"phase"`
 	Reason     string            `json:"reason"` // why it failed
 	Provider   string            `json:"provider"`
@@ -128,15 +262,50 @@ type Facts struct {
 	MultiAZ    bool              `json:"multi_az"`
 	Type       string            `json:"type"`
 	Size       string            `json:"size"`
-	Version    string            `json:"version"` // wanted
-	Actual     map[string]string `json:"actual"`  // versions that the agent reports
-	Cluster    string            `json:"cluster"` // id
+	Version    string            `json:"version"`   // wanted, of the first component
+	Versions   map[string]string `json:"versions"`  // wanted, by component
+	Actual     map[string]string `json:"actual"`    // versions that the agent reports
+	Upgrading  []string          `json:"upgrading"` // components that the agent is changing
+	Cluster    string            `json:"cluster"`   // id
 	Namespace  string            `json:"namespace"`
 	Placement  string            `json:"placement"`
 	Host       string            `json:"host"`
+	Routes     []map[string]any  `json:"routes"` // {domain, router}, once the agent has told
+	Admin      string            `json:"admin"`  // URL of its own API, if the agent has told
+	Client     string            `json:"client"` // id of its account at the identity provider
 	Parameters map[string]any    `json:"parameters"`
+	Billing    string            `json:"billing"` // model
+	Market     string            `json:"marketplace"`
+	Payer      string            `json:"billing_account"` // at the marketplace
+	Promotion  string            `json:"promotion"`       // "", promoting, failed
+	Promoting  string            `json:"promotion_details"`
+	Quota      string            `json:"quota"`        // source that granted it
+	Ticket     string            `json:"subscription"` // its reservation there
+	RoutesDone bool              `json:"routes_created"`
 	Deleted    bool              `json:"deleted"`   // it is to go
 	Suspended  bool              `json:"suspended"` // it is to rest
 	Created    time.Time         `json:"created"`
 	Expires    time.Time         `json:"expires"`
+}
+
+// Surroundings are what expressions see besides the instance and its offering.
+type Surroundings struct {
+	Cluster ClusterFacts `json:"cluster"`
+	SSO     SSOFacts     `json:"sso"`
+}
+
+// ClusterFacts are `cluster` in expressions; all empty before it is placed.
+type ClusterFacts struct {
+	ID     string `json:"id"`
+	Domain string `json:"domain"` // base domain of its routes
+	Client string `json:"client"` // id of its agent's account
+}
+
+// SSOFacts are `sso` in expressions: where tokens come from.
+type SSOFacts struct {
+	Issuer string `json:"issuer"`
+	Token  string `json:"token"` // endpoint
+	JWKS   string `json:"jwks"`
+	Base   string `json:"base"`
+	Realm  string `json:"realm"`
 }

@@ -84,13 +84,21 @@ func (r Region) Sells(typeName string) bool {
 	return len(r.Types) == 0 || slices.Contains(r.Types, typeName)
 }
 
-// Version checks a version; "" is the newest. Faults: Invalid, reason "version".
-func (o *Offering) Version(v string) (string, error) {
-	if v == "" {
-		return o.Spec.Versions[len(o.Spec.Versions)-1], nil
+// Version checks a version of a component; "" is the newest of the file, and
+// stays "" where only the cluster's agent knows. Faults: Invalid, reason "version".
+func (o *Offering) Version(component, v string) (string, error) {
+	i := slices.IndexFunc(o.Spec.Components, func(c Component) bool { return c.Name == component })
+	if i < 0 {
+		return "", fault.New(fault.Invalid, "%s has no component %.64q", o.Spec.Names.Kind, component).Because("version")
 	}
-	if !slices.Contains(o.Spec.Versions, v) {
-		return "", fault.New(fault.Invalid, "version %.64q is not sold; versions are %s", v, strings.Join(o.Spec.Versions, ", ")).Because("version")
+	versions := o.Spec.Components[i].Versions
+	switch {
+	case len(versions) == 0:
+		return v, nil
+	case v == "":
+		return versions[len(versions)-1], nil
+	case !slices.Contains(versions, v):
+		return "", fault.New(fault.Invalid, "version %.64q of %s is not sold; versions are %s", v, component, strings.Join(versions, ", ")).Because("version")
 	}
 	return v, nil
 }

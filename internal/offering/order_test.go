@@ -72,13 +72,13 @@ func TestPlace(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	o := parse(t, teapot(t))
-	if v, err := o.Version(""); v != "1.1.0" || err != nil {
+	if v, err := o.Version("teapot", ""); v != "1.1.0" || err != nil {
 		t.Errorf("the last one is the default, got %q, %v", v, err)
 	}
-	if v, err := o.Version("1.0.0"); v != "1.0.0" || err != nil {
+	if v, err := o.Version("teapot", "1.0.0"); v != "1.0.0" || err != nil {
 		t.Errorf("an older one can be ordered, got %q, %v", v, err)
 	}
-	if _, err := o.Version("2.0.0"); !fault.Is(err, fault.Invalid) || fault.Reason(err) != "version" {
+	if _, err := o.Version("teapot", "2.0.0"); !fault.Is(err, fault.Invalid) || fault.Reason(err) != "version" {
 		t.Errorf("an unknown one cannot, got %v", err)
 	}
 }
@@ -126,7 +126,7 @@ spec:
   api: {group: minimals_mgmt, version: v1, errorPrefix: MINIMALS-MGMT}
   types: [{name: standard, sizes: [{name: x1, capacity: 1, quota: 1}]}]
   providers: [{name: local, regions: [{name: local}]}]
-  versions: ["1"]
+  components: [{name: x, versions: ["1"]}]
   desired: {name: "${instance.name}"}
 `
 

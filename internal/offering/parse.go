@@ -144,7 +144,7 @@ func (f *file) try(o *Offering) {
 	for key := range o.plans {
 		facts := Facts{
 			ID: "sample", Name: "sample", Owner: "sample", Org: "sample", Phase: "accepted",
-			Provider: provider, Region: region, Type: key[0], Size: key[1], Version: o.Spec.Versions[len(o.Spec.Versions)-1],
+			Provider: provider, Region: region, Type: key[0], Size: key[1], Version: "sample", Versions: map[string]string{},
 			Cluster: "sample", Namespace: "sample", Placement: "sample", Host: "sample.example.org",
 			Parameters: parameters, Created: time.Unix(0, 0).UTC(),
 		}

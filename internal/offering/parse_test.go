@@ -158,7 +158,7 @@ spec:
   types:
     - {name: s, sizes: [{name: x1, capacity: many}]}
   providers: []
-  versions: [1.5]
+  components: [{name: x, versions: [1.5]}]
   desired: {a: "${instance.nmae}", b: "${1 + }"}
   hooks: [{phase: tea, url: x}]
   colour: red

@@ -32,7 +32,7 @@ func versionOf(t testing.TB, r *offering.Registry, name string) string {
 	if !ok {
 		return ""
 	}
-	v, err := o.Version("")
+	v, err := o.Version(o.Spec.Components[0].Name, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,74 @@
+// Package policy owns who may use what: quotas, the deny list, the access list
+// and terms of use, all documents that an operator changes while the server runs.
+//
+// It must not know instances, nor any offering by name, nor HTTP.
+package policy
+
+import (
+	"context"
+	"time"
+
+	"github.com/droverhq/drover/internal/access"
+)
+
+// Quota is what an organisation or a single account may have: one document each.
+type Quota struct {
+	// Organisation or Account: exactly one is named. An organisation's quota
+	// goes before that of an account.
+	Organisation string `json:"organisation,omitempty"`
+	Account      string `json:"account,omitempty"` // user name
+	// AnyUser of the organisation; otherwise only Users.
+	AnyUser      bool     `json:"anyUser,omitempty"`
+	Users        []string `json:"users,omitempty"`
+	MaxInstances int64    `json:"maxInstances,omitempty"` // of one offering, over all types; 0: no such bound
+	Grants       []Grant  `json:"grants,omitempty"`
+}
+
+// Grant of a quota.
+type Grant struct {
+	Offering string    `json:"offering"`
+	Type     string    `json:"type"`
+	Billing  []Allowed `json:"billing,omitempty"` // by model; none: Units under any model
+	Units    int64     `json:"units,omitempty"`   // negative: no limit
+	Expires  time.Time `json:"expires,omitzero"`  // zero: never
+}
+
+// Allowed is what a billing model is granted.
+type Allowed struct {
+	Model   string    `json:"model"`
+	Units   int64     `json:"units"` // negative: no limit
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// DenyList names users who may do nothing, and whose instances go.
+type DenyList struct {
+	Users []string `json:"users"`
+}
+
+// AccessList names the organisations that are let in while it is enabled; all
+// others are told that the service is under maintenance.
+type AccessList struct {
+	Enabled       bool     `json:"enabled"`
+	Organisations []string `json:"organisations"`
+}
+
+// Terms are what a user accepts once per version.
+type Terms struct {
+	Version string `json:"version"`
+	URL     string `json:"url,omitempty"`
+	Text    string `json:"text,omitempty"`
+}
+
+// Decisions is what other rooms ask. *Service implements it, and
+// entitlement.Source besides, from the quotas.
+type Decisions interface {
+	// Admit says whether the caller may use the service at all. Faults: Denied,
+	// reasons "denied" (deny list) and "maintenance" (access list).
+	Admit(who access.Principal) error
+	// Accepted says whether the user has accepted the named terms in their
+	// present version; "" needs no acceptance. Faults: Denied, reason "terms";
+	// Unavailable where a remote check cannot be asked.
+	Accepted(ctx context.Context, who access.Principal, terms string) error
+	// Denied reports whether a user is on the deny list.
+	Denied(user string) bool
+}
