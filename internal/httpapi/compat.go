@@ -147,6 +147,10 @@ func (s *server) compatRoute(p *compatPath) (string, verbs) {
 		case n == 3 && rest[2] == "regions":
 			return root + "/cloud_providers/{id}/regions", verbs{"GET": s.compatRegions}
 		}
+	case "admin":
+		return s.adminRoute(p)
+	case "obs-proxy-verification":
+		return s.verificationRoute(p)
 	case plural:
 		switch {
 		case n == 1:
