@@ -1,0 +1,194 @@
+// Package resilience is the one policy for every call that leaves the process:
+// a deadline, retries with jitter and a budget, a circuit breaker and a bulkhead.
+//
+// It owns when a call is made, made again, or not made at all, and the fault
+// that says so. It must not know what is called, nor how.
+package resilience
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go"
+	"github.com/failsafe-go/failsafe-go/budget"
+	"github.com/failsafe-go/failsafe-go/bulkhead"
+	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+	"github.com/failsafe-go/failsafe-go/retrypolicy"
+	"github.com/failsafe-go/failsafe-go/timeout"
+
+	"github.com/droverhq/drover/internal/fault"
+)
+
+// Config of a Policy.
+type Config struct {
+	// Name is what users read of: "the identity provider".
+	Name string
+	// Timeout of one attempt; default 10 s.
+	Timeout time.Duration
+	// Retries after a first attempt, by Do alone; default 2, negative: none.
+	Retries int
+	// Pause before the first retry, doubling up to 20 times as much; default
+	// 100 ms. Each is moved by up to a quarter, so that callers do not return
+	// in step.
+	Pause time.Duration
+	// Failures in a row after which nothing is tried for Rest; default 5.
+	Failures int
+	// Rest of an open breaker, moved by up to a quarter; default 10 s. One call
+	// is then let through to see whether the other side is back.
+	Rest time.Duration
+	// AtOnce bounds the calls under way; default 32. Others wait for at most
+	// Queue, default 1 s.
+	AtOnce int
+	Queue  time.Duration
+	// Observer of calls and of the breaker; nil: none.
+	Observer Observer
+}
+
+// Observer is told what happened, for metrics. It must not block.
+type Observer interface {
+	// Called is one attempt that was made, or one that was refused: "ok",
+	// "failed" (the other side was away), "refused" (it answered with an error),
+	// "open", "full", "canceled".
+	Called(name, outcome string, took time.Duration)
+	// Breaker tells its new state: "closed", "open", "half-open".
+	Breaker(name, state string)
+}
+
+// Policy is one side's; all calls to it share it. It has no goroutines of its own.
+type Policy struct {
+	cfg     Config
+	breaker circuitbreaker.CircuitBreaker[any]
+	once    failsafe.Executor[any]
+	again   failsafe.Executor[any]
+}
+
+// New makes a policy.
+func New(c Config) *Policy {
+	if c.Name == "" {
+		c.Name = "the other side"
+	}
+	c.Timeout = positive(c.Timeout, 10*time.Second)
+	c.Pause = positive(c.Pause, 100*time.Millisecond)
+	c.Rest = positive(c.Rest, 10*time.Second)
+	c.Queue = positive(c.Queue, time.Second)
+	if c.Retries == 0 {
+		c.Retries = 2
+	}
+	if c.Failures <= 0 {
+		c.Failures = 5
+	}
+	if c.AtOnce <= 0 {
+		c.AtOnce = 32
+	}
+	p := &Policy{cfg: c}
+	breaker := circuitbreaker.NewBuilder[any]().
+		HandleIf(func(_ any, err error) bool { return failed(err) }).
+		WithFailureThreshold(uint(c.Failures)).
+		WithSuccessThreshold(1).
+		WithDelay(c.Rest).WithJitterFactor(0.25)
+	if c.Observer != nil {
+		breaker = breaker.OnStateChanged(func(e circuitbreaker.StateChangedEvent) { c.Observer.Breaker(c.Name, e.NewState.String()) })
+	}
+	p.breaker = breaker.Build()
+	// The bulkhead stands outside of the breaker: that it is full says nothing
+	// about the other side, and must not close a breaker that is half open.
+	full := bulkhead.NewBuilder[any](uint(c.AtOnce)).WithMaxWaitTime(c.Queue).Build()
+	limit := timeout.New[any](c.Timeout)
+	p.once = failsafe.With[any](full, p.breaker, limit)
+	p.again = p.once
+	if c.Retries > 0 {
+		retry := retrypolicy.NewBuilder[any]().
+			HandleIf(func(_ any, err error) bool { return failed(err) }).
+			WithMaxRetries(c.Retries).
+			WithBackoff(c.Pause, 20*c.Pause).WithJitterFactor(0.25).
+			WithBudget(budget.NewBuilder().WithMaxRate(0.2).WithMinConcurrency(3).Build()).
+			ReturnLastFailure().Build()
+		p.again = failsafe.With[any](retry, full, p.breaker, limit)
+	}
+	return p
+}
+
+func positive(d, otherwise time.Duration) time.Duration {
+	if d <= 0 {
+		return otherwise
+	}
+	return d
+}
+
+// Do makes a call that may be made twice: it is tried again while the other
+// side is away. Faults: Unavailable, besides those of the call.
+func (p *Policy) Do(ctx context.Context, call func(ctx context.Context) error) error {
+	return p.run(ctx, p.again, call)
+}
+
+// Once makes a call that must not be made twice.
+func (p *Policy) Once(ctx context.Context, call func(ctx context.Context) error) error {
+	return p.run(ctx, p.once, call)
+}
+
+// State of the breaker: "closed", "open", "half-open".
+func (p *Policy) State() string { return p.breaker.State().String() }
+
+func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func(ctx context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var last error // what the budget's error hides
+	err := with.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error {
+		start := time.Now()
+		err := call(e.Context())
+		if err != nil && ctx.Err() == nil && e.Context().Err() != nil {
+			err = timeout.ErrExceeded // whatever the call made of it
+		}
+		last = err
+		p.observe(outcome(err), time.Since(start))
+		return err
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, budget.ErrExceeded) && last != nil:
+		err = last
+	case errors.Is(err, circuitbreaker.ErrOpen):
+		p.observe("open", 0)
+		return fault.New(fault.Unavailable, "%s does not answer; it is tried again by itself", p.cfg.Name).Because("breaker-open")
+	case errors.Is(err, bulkhead.ErrFull):
+		p.observe("full", 0)
+		return fault.New(fault.Unavailable, "%s has too many requests under way; it is tried again by itself", p.cfg.Name).Because("bulkhead-full")
+	}
+	if errors.Is(err, timeout.ErrExceeded) {
+		return fault.New(fault.Unavailable, "%s did not answer within %s; it is tried again by itself", p.cfg.Name, p.cfg.Timeout).Because("timeout")
+	}
+	return err
+}
+
+func (p *Policy) observe(outcome string, took time.Duration) {
+	if p.cfg.Observer != nil {
+		p.cfg.Observer.Called(p.cfg.Name, outcome, took)
+	}
+}
+
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case failed(err):
+		return "failed"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	}
+	return "refused"
+}
+
+// failed reports whether an error means that the other side is away. One that
+// says no is there, and a caller who left says nothing about it.
+func failed(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, circuitbreaker.ErrOpen) || errors.Is(err, bulkhead.ErrFull) {
+		return false
+	}
+	var timed net.Error
+	return fault.Is(err, fault.Unavailable) || errors.Is(err, timeout.ErrExceeded) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timed) && timed.Timeout()
+}

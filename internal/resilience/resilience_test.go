@@ -1,0 +1,166 @@
+package resilience_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/resilience"
+)
+
+type witness struct {
+	mu     sync.Mutex
+	calls  []string
+	states []string
+}
+
+func (w *witness) Called(_, outcome string, _ time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls = append(w.calls, outcome)
+}
+
+func (w *witness) Breaker(_, state string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.states = append(w.states, state)
+}
+
+func TestDo(t *testing.T) {
+	away := fault.New(fault.Unavailable, "away")
+	for _, tc := range []struct {
+		reason string
+		fails  []error // one per attempt; then it works
+		once   bool
+		calls  int
+		kind   fault.Kind
+		ok     bool
+	}{
+		{reason: "what works is asked once", calls: 1, ok: true},
+		{reason: "what is away is asked again", fails: []error{away, away}, calls: 3, ok: true},
+		{reason: "but not for ever", fails: []error{away, away, away, away}, calls: 3, kind: fault.Unavailable},
+		{reason: "a call that must not be made twice is not", fails: []error{away}, once: true, calls: 1, kind: fault.Unavailable},
+		{reason: "what is wrong stays wrong", fails: []error{fault.New(fault.Invalid, "no")}, calls: 1, kind: fault.Invalid},
+		{reason: "what is not there does not come by asking", fails: []error{fault.New(fault.NotFound, "no")}, calls: 1, kind: fault.NotFound},
+		{reason: "a defect is no absence", fails: []error{errors.New("boom")}, calls: 1, kind: fault.Internal},
+		{reason: "a wrapped absence is one", fails: []error{fmt.Errorf("cannot ask: %w", away)}, calls: 2, ok: true},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := resilience.New(resilience.Config{Name: "the oracle", Failures: 100})
+				calls := 0
+				do := p.Do
+				if tc.once {
+					do = p.Once
+				}
+				err := do(t.Context(), func(context.Context) error {
+					calls++
+					if calls <= len(tc.fails) {
+						return tc.fails[calls-1]
+					}
+					return nil
+				})
+				if (err == nil) != tc.ok || err != nil && fault.Of(err) != tc.kind || calls != tc.calls {
+					t.Errorf("%d calls (want %d), %v", calls, tc.calls, err)
+				}
+			})
+		})
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &witness{}
+		p := resilience.New(resilience.Config{Name: "the oracle", Failures: 3, Rest: time.Minute, Observer: w})
+		away := func(context.Context) error { return fault.New(fault.Unavailable, "away") }
+		no := func(context.Context) error { return fault.New(fault.Invalid, "no") }
+		for range 10 {
+			_ = p.Once(t.Context(), no)
+		}
+		if p.State() != "closed" {
+			t.Fatalf("one who says no is there, yet the breaker is %s", p.State())
+		}
+		for range 3 {
+			_ = p.Once(t.Context(), away)
+		}
+		called := false
+		err := p.Once(t.Context(), func(context.Context) error { called = true; return nil })
+		if called || !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "the oracle") {
+			t.Fatalf("an open breaker: called %v, %v", called, err)
+		}
+		time.Sleep(2 * time.Minute)
+		if err := p.Once(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Fatalf("after its rest the other side is tried: %v", err)
+		}
+		if want := []string{"open", "half-open", "closed"}; !slices.Equal(w.states, want) {
+			t.Errorf("states %v, want %v", w.states, want)
+		}
+		if !slices.Contains(w.calls, "open") || !slices.Contains(w.calls, "failed") || !slices.Contains(w.calls, "refused") || w.calls[len(w.calls)-1] != "ok" {
+			t.Errorf("calls %v", w.calls)
+		}
+	})
+}
+
+func TestTimeoutCountsAsAbsence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := resilience.New(resilience.Config{Name: "the oracle", Timeout: time.Second, Retries: 1, Failures: 4})
+		calls := 0
+		slow := func(ctx context.Context) error {
+			calls++
+			<-ctx.Done()
+			return fmt.Errorf("cannot read: %w", ctx.Err())
+		}
+		for range 2 {
+			err := p.Do(t.Context(), slow)
+			if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "the oracle did not answer within 1s") {
+				t.Fatalf("got %v", err)
+			}
+		}
+		if calls != 4 || p.State() != "open" {
+			t.Errorf("%d calls, %s", calls, p.State())
+		}
+	})
+}
+
+func TestCallerWhoLeavesOpensNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := resilience.New(resilience.Config{Name: "the oracle", Failures: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		calls := 0
+		err := p.Do(ctx, func(ctx context.Context) error { calls++; cancel(); <-ctx.Done(); return ctx.Err() })
+		if !errors.Is(err, context.Canceled) || calls != 1 || p.State() != "closed" {
+			t.Errorf("%v, %d calls, %s", err, calls, p.State())
+		}
+		if err := p.Do(ctx, func(context.Context) error { t.Error("called for nobody"); return nil }); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestBulkhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := resilience.New(resilience.Config{Name: "the oracle", AtOnce: 2, Queue: time.Second, Timeout: time.Hour})
+		release := make(chan struct{})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { _ = p.Do(t.Context(), func(context.Context) error { <-release; return nil }) })
+		}
+		synctest.Wait()
+		err := p.Do(t.Context(), func(context.Context) error { t.Error("a third was let in"); return nil })
+		if !fault.Is(err, fault.Unavailable) || fault.Reason(err) != "bulkhead-full" {
+			t.Errorf("got %v", err)
+		}
+		close(release)
+		wg.Wait()
+		if err := p.Do(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Errorf("there is room again: %v", err)
+		}
+	})
+}
