@@ -32,7 +32,7 @@ func encode(ctx context.Context, off *offering.Offering, in *Instance, op string
 	o.Fields = ledger.Fields{
 		"offering": in.Spec.Offering, "region": in.Spec.Region, "provider": in.Spec.Provider,
 		"instance_type": in.Spec.Type, "size": in.Spec.Size, "version": in.wanted()[off.Spec.Components[0].Name], "multi_az": in.Spec.MultiAZ,
-		"cluster": in.Status.Cluster, "host": in.host(),
+		"cluster": in.Status.Cluster, "host": in.host(), "rank": off.Rank(ctx, facts(in, off)),
 	}
 	o.Parent = in.Status.Cluster
 	if in.waiting() {

@@ -83,6 +83,7 @@ var Kind = ledger.Kind{
 		{Name: "host", Type: ledger.Text},
 		{Name: "version", Type: ledger.Text},
 		{Name: "multi_az", Type: ledger.Bool},
+		{Name: "rank", Type: ledger.Text}, // what the offering says its lists can be sorted by besides
 	},
 	Totals: [][]string{{"offering"}, {"offering", "org"}}, // the longest is also how lists are indexed
 	Lookup: []string{"cluster", "owner"},                  // by its agent; by users who belong to no organisation

@@ -213,7 +213,7 @@ func (r *run) step(ctx context.Context, a Action) error {
 		r.release()
 		r.op = "unplace"
 	case Render:
-		doc, err := r.off.Desired(ctx, facts(in, r.off))
+		doc, err := r.off.Desired(ctx, facts(in, r.off), offering.Surroundings{})
 		if err != nil {
 			return err
 		}

@@ -128,7 +128,7 @@ func order(off *offering.Offering, req Create) (Spec, offering.Size, error) {
 			versions[c.Name] = v
 		}
 	}
-	parameters, err := off.Validate(req.Parameters)
+	parameters, err := off.ValidateOrder(req.Parameters)
 	if err != nil {
 		return Spec{}, size, err
 	}

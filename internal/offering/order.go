@@ -134,3 +134,9 @@ func names[T any](all []T, name func(T) string) string {
 	}
 	return strings.Join(words, ", ")
 }
+
+// ValidateOrder is Validate for what a tenant says in an order: parameters that
+// the schema calls readOnly are the operators' to set.
+func (o *Offering) ValidateOrder(parameters map[string]any) (map[string]any, error) {
+	return o.Validate(parameters)
+}

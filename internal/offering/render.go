@@ -43,7 +43,7 @@ func (o *Offering) Routes(ctx context.Context, facts Facts) ([]RouteHost, error)
 }
 
 // Desired is the document that the data plane receives for an instance.
-func (o *Offering) Desired(ctx context.Context, facts Facts) (json.RawMessage, error) {
+func (o *Offering) Desired(ctx context.Context, facts Facts, around Surroundings) (json.RawMessage, error) {
 	v, err := o.render(ctx, o.desired, facts)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the desired state of offering %s: %w", o.Metadata.Name, err)
@@ -93,3 +93,7 @@ func (o *Offering) render(ctx context.Context, t *expr.Template, facts Facts) (a
 	}
 	return t.Render(ctx, map[string]any{"instance": &facts, "offering": o, "type": p.typ, "size": p.size})
 }
+
+// Rank is the text that lists of instances can be sorted by besides their
+// columns; "" where the offering names none, or it cannot be made.
+func (o *Offering) Rank(ctx context.Context, facts Facts) string { return "" }
