@@ -107,6 +107,12 @@ func claims(iss string, more map[string]any) map[string]any {
 	return m
 }
 
+func with(m map[string]any, k string, v any) map[string]any {
+	m = maps.Clone(m)
+	m[k] = v
+	return m
+}
+
 func TestAuthenticatePrincipal(t *testing.T) {
 	p := newIDP(t, public("rsa", rsaKey.Public()), public("ec", ecKey.Public()))
 	admin := newIDP(t, public("ec", ecKey.Public()))
@@ -130,7 +136,10 @@ func TestAuthenticatePrincipal(t *testing.T) {
 		"alternates":      {"alternate claim names count", p.URL, false, map[string]any{"username": nil, "org_id": nil, "preferred_username": "bob", "rh-org-id": "initech"}, access.Principal{User: "bob", Org: "initech"}},
 		"first name wins": {"the main claim goes before its alternate", p.URL, false, map[string]any{"preferred_username": "bob"}, access.Principal{User: "alice", Org: "acme"}},
 		"numbers":         {"some issuers write ids as numbers and flags as text", p.URL, false, map[string]any{"org_id": 13640203, "account_id": 7, "is_org_admin": "true"}, access.Principal{User: "alice", Org: "13640203", Account: "7", OrgAdmin: true}},
-		"service account": {"a client without a user is named by its id", p.URL, false, map[string]any{"username": nil, "clientId": "srvc-1"}, access.Principal{User: "srvc-1", Org: "acme"}},
+		"service account": {"a client without a user is named by its id", p.URL, false, map[string]any{"username": nil, "clientId": "srvc-1"}, access.Principal{User: "srvc-1", Org: "acme", Client: "srvc-1"}},
+		"program":         {"an account of a program is told by its reserved name, too", p.URL, false, map[string]any{"username": nil, "preferred_username": "service-account-srvc-1", "azp": "srvc-1"}, access.Principal{User: "service-account-srvc-1", Org: "acme", Client: "srvc-1"}},
+		"person":          {"a person who uses a program is not that program", p.URL, false, map[string]any{"username": nil, "preferred_username": "bob", "azp": "srvc-1"}, access.Principal{User: "bob", Org: "acme"}},
+		"agent's client":  {"an agent keeps the id of its account", admin.URL, false, with(agent, "clientId", "srvc-1"), access.Principal{Cluster: "c1", Roles: []string{"fleetshard_operator"}, Client: "srvc-1"}},
 		"admin":           {"an admin issuer's role counts", admin.URL, false, boss, access.Principal{User: "alice", Org: "acme", Roles: []string{"drover-admin"}, Admin: true}},
 		"no admin":        {"the same role of another issuer opens nothing", p.URL, false, boss, access.Principal{User: "alice", Org: "acme", Roles: []string{"drover-admin"}}},
 		"agent":           {"role and claim make an agent, and nobody else", admin.URL, false, agent, access.Principal{Cluster: "c1", Roles: []string{"fleetshard_operator"}}},
@@ -149,6 +158,7 @@ func TestAuthenticatePrincipal(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
+			tc.want.Issuer = tc.iss
 			if d := cmp.Diff(tc.want, got); d != "" {
 				t.Errorf("%s: %s", tc.reason, d)
 			}

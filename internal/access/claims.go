@@ -23,9 +23,11 @@ const maxName = 256
 // claims are the parts of a token that make a principal. Where the reference
 // systems knew an alternate name for a claim, both are read.
 type claims struct {
+	Issuer    text `json:"iss"`
 	Username  text `json:"username"`
 	Preferred text `json:"preferred_username"`
 	ClientID  text `json:"clientId"`
+	Party     text `json:"azp"`
 	Org       text `json:"org_id"`
 	OrgOther  text `json:"rh-org-id"`
 	Account   text `json:"account_id"`
@@ -46,22 +48,39 @@ func (c *claims) principal(t trust) (Principal, error) {
 		Account:  string(c.Account),
 		OrgAdmin: bool(c.OrgAdmin),
 		Roles:    c.Realm.Roles,
+		Client:   c.client(),
+		Issuer:   string(c.Issuer),
+	}
+	if p.User == "" {
+		p.User = p.Client
 	}
 	if c.Cluster != "" && t.agents && slices.Contains(c.Realm.Roles, RoleAgent) {
 		// An agent is nobody else besides: what its token also says of a
 		// user opens nothing.
-		p = Principal{Cluster: string(c.Cluster), Roles: c.Realm.Roles}
+		p = Principal{Cluster: string(c.Cluster), Roles: c.Realm.Roles, Client: p.Client, Issuer: p.Issuer}
 	}
 	p.Admin = p.Cluster == "" && t.admins && slices.Contains(p.Roles, RoleAdmin)
 	if p.User == "" && p.Cluster == "" {
 		return Principal{}, fault.New(fault.Denied, "the token names no user")
 	}
-	for _, s := range []string{p.User, p.Org, p.Account, p.Cluster} {
+	for _, s := range []string{p.User, p.Org, p.Account, p.Cluster, p.Client} {
 		if !presentable(s) {
 			return Principal{}, fault.New(fault.Denied, "the token's claims are not plain text of at most %d bytes", maxName)
 		}
 	}
 	return p, nil
+}
+
+// client names the program whose own token this is. A person's token has the
+// program that they use as its azp, which must not make the person that program.
+func (c *claims) client() string {
+	if c.ClientID != "" {
+		return string(c.ClientID)
+	}
+	if c.Party != "" && c.Username == "" && (c.Preferred == "" || c.Preferred == "service-account-"+c.Party) {
+		return string(c.Party)
+	}
+	return ""
 }
 
 func first(of ...text) string {

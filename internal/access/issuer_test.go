@@ -50,6 +50,7 @@ func TestIssue(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
+			tc.want.Issuer = i.Name()
 			if d := cmp.Diff(tc.want, got); d != "" {
 				t.Errorf("%s: %s", tc.reason, d)
 			}

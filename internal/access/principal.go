@@ -18,6 +18,11 @@ type Principal struct {
 	Roles    []string // realm_access.roles claim
 	Cluster  string   // set for an agent: the only cluster it may speak for
 	Admin    bool     // operator of this control plane: sees and may do everything
+	// Client is the id of the program whose own account this is, empty for a
+	// person. It means something only together with Issuer: any issuer may
+	// have a client of that name.
+	Client string
+	Issuer string // iss claim of the token
 }
 
 // Actor is how the log names the principal.
