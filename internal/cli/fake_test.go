@@ -257,6 +257,9 @@ func (f *fake) update(r *http.Request) (any, error) {
 	o = f.write("alice", "request:r2", "update", o)
 	applied := o
 	applied.Status = json.RawMessage(fmt.Sprintf(`{"observed":{"generation":%d}}`, o.Generation))
+	if strings.Contains(string(body), "quietly") { // the data plane need not hear of it
+		applied.Status = json.RawMessage(fmt.Sprintf(`{"rendered":%d,"issued":%d,"observed":{"generation":%d}}`, o.Generation, o.Generation-1, o.Generation-1))
+	}
 	f.plan[o.ID] = append(f.plan[o.ID], applied)
 	return o, nil
 }

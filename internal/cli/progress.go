@@ -47,17 +47,24 @@ func (g goal) met(o v1.Object) (done bool, err error) {
 	return false, nil
 }
 
-// applied reports whether the data plane has the generation, and the operation
-// that brought it there has ended. An object that does not tell counts as such.
+// applied reports whether the data plane has what the generation wants, and the
+// operation that brought it there has ended. A wish that leaves the data plane's
+// document alone is rendered, but not issued. An object that does not tell counts
+// as applied.
 func applied(o v1.Object, generation int64) bool {
 	var status struct {
 		Operation string `json:"operation"`
+		Rendered  int64  `json:"rendered"`
+		Issued    int64  `json:"issued"`
 		Observed  *struct {
 			Generation int64 `json:"generation"`
 		} `json:"observed"`
 	}
 	if json.Unmarshal(o.Status, &status) != nil || status.Observed == nil {
 		return true
+	}
+	if status.Rendered >= generation && status.Issued > 0 {
+		generation = min(generation, status.Issued)
 	}
 	return status.Operation == "" && status.Observed.Generation >= generation
 }

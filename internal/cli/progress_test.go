@@ -50,3 +50,39 @@ func TestProgressOnATerminal(t *testing.T) {
 		})
 	}
 }
+
+// TestProgressOfAnUpdate shows no phases of the time before the change, and ends
+// only when the data plane has it: the instance is ready all along.
+func TestProgressOfAnUpdate(t *testing.T) {
+	for _, tc := range []struct{ reason, species string }{
+		{"the data plane gets a new document", "Stegosaurus"},
+		{"the data plane need not hear of it", "quietly"},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			server := httptest.NewServer(newFake())
+			defer server.Close()
+			env := map[string]string{
+				"DROVER_SERVER": server.URL, "DROVER_TOKEN": "good", "NO_COLOR": "1",
+				"XDG_CONFIG_HOME": t.TempDir(), "DROVER_DATA_DIR": t.TempDir(),
+			}
+			run := func(terminal bool, args ...string) string {
+				t.Helper()
+				var out, errs bytes.Buffer
+				c := cli.New(cli.Config{Out: &out, Err: &errs, Terminal: terminal, Getenv: func(name string) string { return env[name] }})
+				if code := c.Run(t.Context(), args); code != 0 {
+					t.Fatalf("exit code %d: %s", code, &errs)
+				}
+				return out.String()
+			}
+			run(false, "create", "dinosaur", "rex", "--wait")
+			out := run(false, "update", "dinosaur", "rex", "--param", "species="+tc.species, "--wait")
+			if strings.Contains(out, "accepted") || !strings.Contains(out, "dinosaur rex is ready after 0.50 s\n") {
+				t.Errorf("got %q", out)
+			}
+			frames := strings.Split(run(true, "update", "dinosaur", "rex", "--param", "species="+tc.species, "--wait"), "\r\x1b[K")
+			if last := frames[len(frames)-1]; last != "ready\ndinosaur rex is ready after 0.50 s\n" {
+				t.Errorf("ends with %q", last)
+			}
+		})
+	}
+}

@@ -82,8 +82,8 @@ func (r *Runtime) lookup(host string) (port int, known bool) {
 	return 0, len(r.hosts[host]) > 0
 }
 
-// setHost moves the instance's route; in.mu is held. Where two claim a host the
-// first that is ready keeps it.
+// setHost moves the instance's route; in.mu is held. Where two claim a host, the
+// one that claimed it last has it while it is ready.
 func (in *instance) setHost(host string) {
 	if host == in.host {
 		return

@@ -109,3 +109,49 @@ func TestRoutes(t *testing.T) {
 		}
 	})
 }
+
+// TestRouteOfTwo is about an instance that was deleted and ordered anew under the
+// same name: for a while both have the host.
+func TestRouteOfTwo(t *testing.T) {
+	rt, stop := open(t, t.TempDir())
+	defer stop()
+	server := httptest.NewServer(rt.Routes())
+	defer server.Close()
+	pid := func() string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/pid", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "rex.localhost"
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		b, _ := io.ReadAll(res.Body)
+		return fmt.Sprint(res.StatusCode, " ", string(b))
+	}
+	apply(t, rt, runtime.Item{ID: "old", Generation: 1, Token: 1, Body: doc("rex.localhost", "1", nil)})
+	await(t, rt, "old", is(runtime.Ready))
+	first := pid()
+	apply(t, rt, runtime.Item{ID: "new", Generation: 1, Token: 1, Body: doc("rex.localhost", "1", map[string]string{"ROLE": "linger"})})
+	if got := pid(); got != first {
+		t.Errorf("while the newer one is not ready the older one answers, got %q, want %q", got, first)
+	}
+	remove(t, rt, "new")
+	apply(t, rt, runtime.Item{ID: "newer", Generation: 1, Token: 1, Body: doc("rex.localhost", "1", nil)})
+	await(t, rt, "newer", is(runtime.Ready))
+	second := pid()
+	if second == first {
+		t.Error("the older one still answers")
+	}
+	remove(t, rt, "old")
+	if got := pid(); got != second {
+		t.Errorf("after the older one has gone: %q, want %q", got, second)
+	}
+	remove(t, rt, "newer")
+	if got := pid(); got != "404 no such route\n" {
+		t.Errorf("after both have gone: %q", got)
+	}
+}
