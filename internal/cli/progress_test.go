@@ -80,7 +80,7 @@ func TestProgressOfAnUpdate(t *testing.T) {
 				t.Errorf("got %q", out)
 			}
 			frames := strings.Split(run(true, "update", "dinosaur", "rex", "--param", "species="+tc.species, "--wait"), "\r\x1b[K")
-			if last := frames[len(frames)-1]; last != "ready\ndinosaur rex is ready after 0.50 s\n" {
+			if last := frames[len(frames)-1]; last != "ready\ndinosaur rex is ready after 0.50 s\nrex.dinosaurs.localhost\n" {
 				t.Errorf("ends with %q", last)
 			}
 		})
