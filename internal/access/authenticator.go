@@ -46,6 +46,7 @@ type OIDC struct {
 type AuthenticatorConfig struct {
 	OIDC    []OIDC
 	Builtin *Issuer          // nil: there is none
+	Realm   *Realm           // of the server's own identity provider; nil: there is none
 	Client  *http.Client     // for discovery and keys; default: one with a timeout of 10s
 	Clock   func() time.Time // default time.Now
 }
@@ -80,6 +81,9 @@ func NewAuthenticator(c AuthenticatorConfig) (*Authenticator, error) {
 	a := &Authenticator{issuers: map[string]*verifier{}, clock: c.Clock, cache: map[[sha256.Size]byte]verified{}}
 	if c.Builtin != nil {
 		a.add(OIDC{Issuer: issuerName, Admins: true, Agents: true}, c.Builtin)
+	}
+	if c.Realm != nil {
+		a.add(OIDC{Issuer: c.Realm.Name(), Admins: true, Agents: true}, c.Realm)
 	}
 	for _, o := range c.OIDC {
 		if o.Issuer == "" {

@@ -24,6 +24,7 @@ const maxName = 256
 // systems knew an alternate name for a claim, both are read.
 type claims struct {
 	Issuer    text `json:"iss"`
+	Use       text `json:"typ"`
 	Username  text `json:"username"`
 	Preferred text `json:"preferred_username"`
 	ClientID  text `json:"clientId"`
@@ -42,6 +43,12 @@ type claims struct {
 type trust struct{ admins, agents bool }
 
 func (c *claims) principal(t trust) (Principal, error) {
+	switch c.Use {
+	case "ID", "Refresh", "Offline", "Logout":
+		// Made for the application that a person logs in to: whoever holds it
+		// may not act for the person here.
+		return Principal{}, fault.New(fault.Denied, "the token is no access token")
+	}
 	p := Principal{
 		User:     first(c.Username, c.Preferred, c.ClientID),
 		Org:      first(c.Org, c.OrgOther),

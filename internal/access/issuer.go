@@ -4,12 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-	"golang.org/x/time/rate"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
@@ -44,36 +42,15 @@ type IssuerConfig struct {
 	Clock func() time.Time // default time.Now
 }
 
-// Issuer signs tokens with ES256 keys that live in the ledger, so that every
-// replica signs and verifies with the same ones. It starts no goroutine: the
-// first token of a new period makes that period's key.
-type Issuer struct {
-	store Store
-	clock func() time.Time
-	again *rate.Limiter
-
-	loading turn
-	mu      sync.Mutex            // of what follows; never held during a read of the store
-	keys    map[string]signingKey // by object id
-	err     error                 // of the last read
-	errAt   time.Time
-	signer  jose.Signer
-	signing string // object id of the signer's key
-}
+// Issuer signs tokens with ES256 keys that live in the ledger.
+type Issuer struct{ *ring }
 
 // NewIssuer makes an issuer; keys are made when they are first needed.
 func NewIssuer(c IssuerConfig) (*Issuer, error) {
 	if c.Store == nil {
 		return nil, fault.New(fault.Internal, "the issuer needs a store for its keys")
 	}
-	i := &Issuer{
-		store: c.Store, clock: c.Clock, keys: map[string]signingKey{},
-		again: rate.NewLimiter(10, 10), loading: newTurn(),
-	}
-	if i.clock == nil {
-		i.clock = time.Now
-	}
-	return i, nil
+	return &Issuer{newRing(c.Store, c.Clock, jose.ES256, maxTTL)}, nil
 }
 
 // Name is the iss claim of the issuer's tokens.
@@ -95,13 +72,13 @@ func (i *Issuer) Issue(ctx context.Context, c Claims, ttl time.Duration) (token 
 			return "", time.Time{}, fault.New(fault.Invalid, "user, organisation and cluster are printable text of at most %d bytes", maxName)
 		}
 	}
-	signer, err := i.signerNow(ctx)
+	key, err := i.now(ctx)
 	if err != nil {
 		return "", time.Time{}, err
 	}
 	now := i.clock().Truncate(time.Second)
 	expires = now.Add(ttl).Truncate(time.Second)
-	token, err = jwt.Signed(signer).Claims(tokenClaims(c, now, expires)).Serialize()
+	token, err = jwt.Signed(key.signer).Claims(tokenClaims(c, now, expires)).Serialize()
 	if err != nil {
 		return "", time.Time{}, fault.New(fault.Internal, "cannot sign a token: %w", err)
 	}
@@ -140,7 +117,7 @@ func tokenClaims(c Claims, now, expires time.Time) map[string]any {
 // JWKS returns the public keys whose tokens may still be valid, as a JSON Web
 // Key Set.
 func (i *Issuer) JWKS(ctx context.Context) (json.RawMessage, error) {
-	if _, err := i.signerNow(ctx); err != nil {
+	if _, err := i.now(ctx); err != nil {
 		return nil, err
 	}
 	set := jose.JSONWebKeySet{Keys: i.public()}
@@ -149,29 +126,4 @@ func (i *Issuer) JWKS(ctx context.Context) (json.RawMessage, error) {
 		return nil, fault.New(fault.Internal, "cannot write the key set: %w", err)
 	}
 	return data, nil
-}
-
-// VerifySignature implements oidc.KeySet with the ledger's keys.
-func (i *Issuer) VerifySignature(ctx context.Context, token string) ([]byte, error) {
-	signed, err := jose.ParseSigned(token, []jose.SignatureAlgorithm{jose.ES256})
-	if err != nil || len(signed.Signatures) != 1 {
-		return nil, fault.New(fault.Denied, "malformed token")
-	}
-	id := signed.Signatures[0].Header.KeyID
-	if id == "" {
-		return nil, fault.New(fault.Denied, "the token names no key")
-	}
-	list := i.public()
-	if !known(list, id) {
-		// A key that another replica made; or an invention, which the limiter
-		// keeps from the store.
-		if err := i.reload(ctx, id); err != nil {
-			return nil, err
-		}
-		list = i.public()
-	}
-	if payload, ok := verify(signed, list, id); ok {
-		return payload, nil
-	}
-	return nil, fault.New(fault.Denied, "no key of this server made this signature")
 }
