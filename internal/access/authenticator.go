@@ -63,6 +63,7 @@ type Authenticator struct {
 type verifier struct {
 	*oidc.IDTokenVerifier
 	trust trust
+	own   bool // the keys are in the ledger
 }
 
 type verified struct {
@@ -81,9 +82,11 @@ func NewAuthenticator(c AuthenticatorConfig) (*Authenticator, error) {
 	a := &Authenticator{issuers: map[string]*verifier{}, clock: c.Clock, cache: map[[sha256.Size]byte]verified{}}
 	if c.Builtin != nil {
 		a.add(OIDC{Issuer: issuerName, Admins: true, Agents: true}, c.Builtin)
+		a.issuers[issuerName].own = true
 	}
 	if c.Realm != nil {
 		a.add(OIDC{Issuer: c.Realm.Name(), Admins: true, Agents: true}, c.Realm)
+		a.issuers[c.Realm.Name()].own = true
 	}
 	for _, o := range c.OIDC {
 		if o.Issuer == "" {
@@ -112,7 +115,8 @@ func (a *Authenticator) add(o OIDC, keys oidc.KeySet) {
 }
 
 // Authenticate returns the principal of a token. Faults: Denied (reason
-// "token") for a bad one, Unavailable where its issuer's keys cannot be had.
+// "token") for a bad one, and for one that cannot be verified because its issuer
+// is away; Unavailable where it is the ledger that is.
 // The texts say what is wrong with a token but hold nothing of it.
 func (a *Authenticator) Authenticate(ctx context.Context, token string) (Principal, error) {
 	if token == "" || len(token) > maxToken {
@@ -133,8 +137,11 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (Princip
 	var seen witness
 	t, err := v.Verify(context.WithValue(ctx, witnessKey{}, &seen), token)
 	if err != nil {
-		if fault.Is(seen.err, fault.Unavailable) || ctx.Err() != nil {
+		switch {
+		case v.own && fault.Is(seen.err, fault.Unavailable), ctx.Err() != nil:
 			return Principal{}, fault.New(fault.Unavailable, "the keys of the token's issuer cannot be had: %w", seen.err)
+		case fault.Is(seen.err, fault.Unavailable):
+			return Principal{}, refused("the token cannot be verified: its issuer does not tell its keys at the moment")
 		}
 		return Principal{}, refused("the token is expired, not valid yet, or not signed by its issuer")
 	}

@@ -207,6 +207,9 @@ func TestAuthenticateRefuses(t *testing.T) {
 		"expired":         {"its time is over", sign(t, jose.ES256, "ec", ecKey, ok(map[string]any{"exp": start.Add(-time.Second).Unix()}))},
 		"never expires":   {"a token without an end is refused", sign(t, jose.ES256, "ec", ecKey, ok(map[string]any{"exp": nil}))},
 		"not yet":         {"its time has not come", sign(t, jose.ES256, "ec", ecKey, ok(map[string]any{"nbf": start.Add(time.Hour).Unix()}))},
+		"id token":        {"made for an application, not for us", sign(t, jose.ES256, "ec", ecKey, ok(map[string]any{"typ": "ID"}))},
+		"refresh token":   {"good at its issuer alone", sign(t, jose.ES256, "ec", ecKey, ok(map[string]any{"typ": "Refresh"}))},
+		"no audience":     {"where one is configured, it must be there", sign(t, jose.ES256, "ec", ecKey, claims(p.URL, nil))},
 		"wrong audience":  {"it was made for somebody else", sign(t, jose.ES256, "ec", ecKey, ok(map[string]any{"aud": "other"}))},
 		"nobody":          {"it names no user", sign(t, jose.ES256, "ec", ecKey, ok(map[string]any{"username": nil}))},
 		"control":         {"a name with control characters could forge log lines", sign(t, jose.ES256, "ec", ecKey, ok(map[string]any{"username": "al\nice"}))},
@@ -252,8 +255,8 @@ func TestIssuerKeysRotateAndFail(t *testing.T) {
 	a := must(access.NewAuthenticator(access.AuthenticatorConfig{Clock: c.now, OIDC: []access.OIDC{{Issuer: p.URL}}}))(t)
 	p.broken.Store(true)
 	old := sign(t, jose.ES256, "old", ecKey, claims(p.URL, nil))
-	if _, err := a.Authenticate(t.Context(), old); !fault.Is(err, fault.Unavailable) {
-		t.Fatalf("an issuer that does not answer is no reason to call a token bad: %v", err)
+	if _, err := a.Authenticate(t.Context(), old); fault.Reason(err) != "token" || !strings.Contains(err.Error(), "issuer does not tell its keys") {
+		t.Fatalf("a token that nobody can verify is refused, with the culprit's name: %v", err)
 	}
 	p.broken.Store(false)
 	if _, err := a.Authenticate(t.Context(), old); err != nil {
