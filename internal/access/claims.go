@@ -61,6 +61,9 @@ func (c *claims) principal(t trust) (Principal, error) {
 	if p.User == "" {
 		p.User = p.Client
 	}
+	if !t.admins {
+		p.Roles = nil // a role is power over others: not every issuer may give it
+	}
 	if c.Cluster != "" && t.agents && slices.Contains(c.Realm.Roles, RoleAgent) {
 		// An agent is nobody else besides: what its token also says of a
 		// user opens nothing.

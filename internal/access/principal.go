@@ -15,7 +15,7 @@ type Principal struct {
 	Org      string   // organisation; empty: the caller sees only what it owns
 	Account  string   // account_id claim
 	OrgAdmin bool     // is_org_admin claim
-	Roles    []string // realm_access.roles claim
+	Roles    []string // realm_access.roles claim, of an issuer that may name admins
 	Cluster  string   // set for an agent: the only cluster it may speak for
 	Admin    bool     // operator of this control plane: sees and may do everything
 	// Client is the id of the program whose own account this is, empty for a
