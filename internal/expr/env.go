@@ -22,17 +22,21 @@ const (
 )
 
 // Env is what expressions can see. It is immutable and safe for concurrent use.
-type Env struct{ env *cel.Env }
+type Env struct {
+	env     *cel.Env
+	secrets []string // that expressions may name
+}
 
-// NewEnv makes an environment with one variable per object.
-func NewEnv(vars map[string]*Object) (*Env, error) {
+// NewEnv makes an environment with one variable per object, and one per value
+// of another type.
+func NewEnv(vars map[string]*Object, values map[string]Type) (*Env, error) {
 	p := &provider{objects: map[string]*Object{}}
 	options := []cel.EnvOption{
 		cel.OptionalTypes(), cel.CrossTypeNumericComparisons(true), cel.DefaultUTCTimeZone(true),
 		cel.ParserExpressionSizeLimit(maxSource), cel.ParserRecursionLimit(maxNesting),
 		ext.Strings(ext.StringsMaxPrecision(100)), ext.Encoders(), ext.Math(), ext.Sets(), ext.Bindings(),
 		ext.Lists(ext.ListsMaxRangeSize(10_000)), ext.TwoVarComprehensions(),
-		boundedReplace(),
+		boundedReplace(), quantities(),
 	}
 	options = append(options, func(env *cel.Env) (*cel.Env, error) {
 		p.Provider = env.CELTypeProvider() // which the options before this one have filled
@@ -42,11 +46,14 @@ func NewEnv(vars map[string]*Object) (*Env, error) {
 		p.add(o)
 		options = append(options, cel.Variable(name, o.celType()))
 	}
+	for name, typ := range values {
+		options = append(options, cel.Variable(name, typ))
+	}
 	env, err := cel.NewEnv(options...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make an expression environment: %w", err)
 	}
-	return &Env{env}, nil
+	return &Env{env: env}, nil
 }
 
 func (p *provider) add(o *Object) {

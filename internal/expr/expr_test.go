@@ -38,7 +38,7 @@ func newEnv(t testing.TB) *expr.Env {
 		"namespace": {Type: expr.String, Get: func(any) any { return "forest" }},
 	}}, "type": {Name: "Kind", Fields: map[string]expr.Field{
 		"name": {Type: expr.String, Get: func(any) any { return "big" }},
-	}}})
+	}}}, map[string]expr.Type{"anything": expr.Dyn})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func newEnv(t testing.TB) *expr.Env {
 }
 
 func rex() map[string]any {
-	return map[string]any{"type": 1, "beast": &beast{
+	return map[string]any{"anything": "10Gi", "type": 1, "beast": &beast{
 		name: "rex", legs: 2, alive: true, born: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		traits: map[string]any{"colour": "green", "diet": map[string]any{"meat": []any{"cow", "goat"}, "n": int64(2)}},
 	}}

@@ -40,6 +40,9 @@ func (e *Env) compile(source string) (*program, []Problem) {
 		}
 		return nil, problems
 	}
+	if problems := e.misnamed(source, checked); len(problems) > 0 {
+		return nil, problems
+	}
 	p := &program{source: source, out: checked.OutputType()}
 	options := []cel.ProgramOption{}
 	if p.tracked = !simple(checked.NativeRep().Expr()); p.tracked {
@@ -105,6 +108,7 @@ func (p *program) fault(ctx context.Context, err error) error {
 		{errLarge.Error(), "its value is too large"},
 		{"no such key", "it reads a key that is not there (test with has(), or read it as .?key.orValue(...))"},
 		{"no such overload", "a value has the wrong type"},
+		{"not a quantity", "a text is no quantity such as 50Mi"},
 		{"by zero", "it divides by zero"},
 		{"index out of bounds", "an index is out of bounds"},
 	} {
@@ -166,7 +170,8 @@ var plainCalls = map[string]bool{
 	operators.Multiply: true, operators.Divide: true, operators.Modulo: true, operators.Negate: true,
 	operators.Index: true, operators.OptIndex: true, operators.OptSelect: true, operators.In: true,
 	"string": true, "int": true, "double": true, "size": true, "orValue": true, "or": true, "hasValue": true,
-	"lowerAscii": true, "upperAscii": true, "startsWith": true, "endsWith": true,
+	"lowerAscii": true, "getSeconds": true, "secret": true, "quantity": true, "isQuantity": true,
+	"optional.of": true, "optional.none": true, "upperAscii": true, "startsWith": true, "endsWith": true,
 }
 
 // textual reports whether a value of the type can stand in the middle of text.

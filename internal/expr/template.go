@@ -62,6 +62,7 @@ type run struct {
 	ctx    context.Context
 	vars   interpreter.Activation
 	budget int
+	escape func(string) string // of what expressions put into text; nil: as it is
 }
 
 var errTime = errors.New("out of time")
@@ -81,6 +82,36 @@ func Compile(doc any, env *Env) (*Template, error) {
 // the expression's value, all other strings become text. The result must not
 // be changed: what holds no expression is shared.
 func (t *Template) Render(ctx context.Context, vars map[string]any) (any, error) {
+	return t.render(ctx, vars, nil)
+}
+
+// RenderText evaluates a document that is one string. What an expression
+// yields goes through escape before it becomes part of the text.
+func (t *Template) RenderText(ctx context.Context, vars map[string]any, escape func(string) string) (string, error) {
+	root := t.root
+	if n, ok := root.(single); ok {
+		root = mixed{[]piece{{program: n.program}}, n.path}
+	}
+	v, err := (&Template{root: root, tracked: t.tracked}).render(ctx, vars, escape)
+	s, _ := v.(string)
+	return s, err
+}
+
+// Skeleton is a string with a mark in place of each of its ${...}, for those
+// who must know what stands around them.
+func Skeleton(s, mark string) string {
+	parts, _ := split(s)
+	var sb strings.Builder
+	for _, p := range parts {
+		if p.isExpr {
+			p.text = mark
+		}
+		sb.WriteString(p.text)
+	}
+	return sb.String()
+}
+
+func (t *Template) render(ctx context.Context, vars map[string]any, escape func(string) string) (any, error) {
 	activation, err := interpreter.NewActivation(vars)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the variables: %w", err)
@@ -90,7 +121,7 @@ func (t *Template) Render(ctx context.Context, vars map[string]any) (any, error)
 		defer stop()
 		ctx = limited
 	}
-	return t.root.render(&run{ctx: ctx, vars: activation, budget: maxValue})
+	return t.root.render(&run{ctx: ctx, vars: activation, budget: maxValue, escape: escape})
 }
 
 type compiler struct {
@@ -259,18 +290,23 @@ func (n mixed) render(r *run) (any, error) {
 		if err != nil {
 			return nil, located(n.path, err)
 		}
+		var text string
 		switch x := v.(type) {
 		case string:
-			sb.WriteString(x)
+			text = x
 		case int64:
-			sb.WriteString(strconv.FormatInt(x, 10))
+			text = strconv.FormatInt(x, 10)
 		case bool:
-			sb.WriteString(strconv.FormatBool(x))
+			text = strconv.FormatBool(x)
 		case float64:
-			sb.WriteString(strconv.FormatFloat(x, 'g', -1, 64))
+			text = strconv.FormatFloat(x, 'g', -1, 64)
 		default:
 			return nil, located(n.path, fault.New(fault.Invalid, "${%s}: its value cannot stand inside text", abbreviate(p.program.source)))
 		}
+		if r.escape != nil {
+			text = r.escape(text)
+		}
+		sb.WriteString(text)
 	}
 	return sb.String(), nil
 }

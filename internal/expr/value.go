@@ -53,6 +53,8 @@ func native(v ref.Val, budget *int, depth int) (any, error) {
 			return nil, nil
 		}
 		return native(x.GetValue(), budget, depth-1)
+	case secretValue:
+		return Secret(x), nil
 	case value:
 		return fields(x, budget, depth)
 	case traits.Mapper:

@@ -27,7 +27,7 @@ var (
 // columns are what instances can be searched and sorted by.
 var columns = []string{
 	"id", "org", "owner", "name", "phase", "parent", "created", "updated",
-	"offering", "cluster", "region", "provider", "instance_type", "size", "host", "version", "multi_az",
+	"offering", "cluster", "region", "provider", "instance_type", "size", "host", "version", "multi_az", "rank",
 }
 
 // phases of an instance that a hook can stand at.
@@ -49,7 +49,8 @@ var reserved = []string{
 	"offering", "offerings", "instance", "instances", "cluster", "clusters", "operation", "operations",
 	"change", "changes", "event", "events", "watch", "ledger", "whoami", "token", "tokens", "template", "templates", "environment", "environments",
 	"resource", "resources", "deployment", "deployments", "errors", "status", "cloud_providers", "agent-clusters",
-	"openapi", "admin", "instance_types", "service_accounts",
+	"openapi", "admin", "instance_types", "service_accounts", "sso_providers", "metrics", "audit",
+	"quota", "quotas", "terms", "denial", "denials", "account", "accounts", "policy", "policies",
 }
 
 // check reports what the types of the fields cannot say.
@@ -63,17 +64,23 @@ func (f *file) check(d *Document) {
 	f.form([]any{"metadata", "name"}, d.Metadata.Name, nameForm, "lower-case letters, digits and dashes, such as dinosaur")
 	spec := []any{"spec"}
 	f.checkNames(&d.Spec, spec)
-	f.checkTypes(d.Spec.Types, under(spec, "types"))
+	f.checkServes(&d.Spec, under(spec, "api"))
+	f.checkTypes(&d.Spec, under(spec, "types"))
+	f.checkBilling(d.Spec.Billing, under(spec, "billing"))
 	f.checkProviders(&d.Spec, under(spec, "providers"))
-	f.checkComponents(d.Spec.Components, under(spec, "components"))
+	f.checkComponents(&d.Spec, under(spec, "components"))
 	f.checkRoutes(d.Spec.Routes, under(spec, "routes"))
 	f.checkHooks(d.Spec.Hooks, under(spec, "hooks"))
+	f.checkOperation(&d.Spec, spec)
 	if len(d.Spec.Desired) == 0 {
 		f.missing(under(spec, "desired"), "must say what the data plane receives")
 	}
 	for _, name := range shown {
 		if _, clash := d.Spec.Present[name]; clash {
 			f.at(under(spec, "present", name), "is always shown; choose another name")
+		}
+		if _, clash := d.Spec.Admin.Present[name]; clash {
+			f.at(under(spec, "admin", "present", name), "is always shown; choose another name")
 		}
 	}
 }
@@ -130,15 +137,16 @@ func (f *file) unique(seen map[string]bool, name string, path []any) {
 	seen[name] = true
 }
 
-func (f *file) checkTypes(types []Type, path []any) {
-	if len(types) == 0 {
+func (f *file) checkTypes(s *Spec, path []any) {
+	if len(s.Types) == 0 {
 		f.missing(path, "must have at least one instance type")
 	}
 	seen := map[string]bool{}
-	for i, t := range types {
+	for i, t := range s.Types {
 		at := under(path, i)
 		f.form(under(at, "name"), t.Name, wordForm, "a lower-case word such as standard")
 		f.unique(seen, t.Name, under(at, "name"))
+		f.checkPlan(s, t, at)
 		if len(t.Sizes) == 0 {
 			f.missing(under(at, "sizes"), "must have at least one size")
 		}
@@ -179,22 +187,24 @@ func (f *file) checkProviders(s *Spec, path []any) {
 					f.at(under(at, "types", k), "there is no instance type %.64q", name)
 				}
 			}
+			f.checkLimits(s, r, at)
 		}
 	}
 }
 
-func (f *file) checkComponents(all []Component, path []any) {
-	if len(all) == 0 {
+func (f *file) checkComponents(s *Spec, path []any) {
+	if len(s.Components) == 0 {
 		f.missing(path, "must name at least one component and its versions")
 	}
 	seen := map[string]bool{}
-	for i, c := range all {
+	for i, c := range s.Components {
 		f.form(under(path, i, "name"), c.Name, fieldForm, "a word such as dinosaur")
 		f.unique(seen, c.Name, under(path, i, "name"))
 		f.checkVersions(c.Versions, under(path, i, "versions"))
-		if !slices.Contains([]string{"", "any", "minor", "never"}, c.Downgrade) {
-			f.at(under(path, i, "downgrade"), "must be any, minor or never")
+		if len(c.Versions) == 0 && s.Agent.Reports[c.Name] == "" {
+			f.missing(under(path, i, "versions"), "must have at least one version, or agent.reports must say where agents tell them")
 		}
+		f.oneOf(under(path, i, "downgrade"), c.Downgrade, downgrades)
 	}
 }
 

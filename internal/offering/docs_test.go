@@ -26,7 +26,7 @@ func TestTheGuidesExampleIsAnOffering(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := o.Desired(t.Context(), offering.Facts{Name: "board", Type: "trial", Size: "x1", Parameters: parameters})
+	got, err := o.Desired(t.Context(), offering.Facts{Name: "board", Type: "trial", Size: "x1", Parameters: parameters}, offering.Surroundings{})
 	if err != nil || !strings.Contains(string(got), `"TEXT":"Hi Hi"`) {
 		t.Errorf("got %s, %v", got, err)
 	}

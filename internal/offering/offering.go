@@ -27,7 +27,8 @@ type Spec struct {
 	API         API    `json:"api"`
 
 	// Parameters is the JSON Schema (2020-12) of what a tenant may say beyond
-	// name, cloud_provider, region, multi_az and plan.
+	// name, cloud_provider, region, multi_az and plan. What is readOnly in it
+	// is for operators to set: see Changes of Admin.
 	Parameters map[string]any `json:"parameters,omitempty"`
 
 	Types     []Type     `json:"types"`
@@ -43,7 +44,8 @@ type Spec struct {
 	Routes []Route `json:"routes"`
 	// Identity is the account that each instance gets at the identity provider.
 	Identity *Identity `json:"identity,omitempty"`
-	// Desired is the document that the data plane receives, with ${...}.
+	// Desired is the document that the data plane receives, with ${...}; null
+	// is left out.
 	Desired map[string]any `json:"desired"`
 	// Reserved is the document of an item that no tenant ordered and that keeps
 	// room warm, with ${...}; see Type.Reserved.
@@ -87,6 +89,9 @@ type API struct {
 	// Searchable and sortable columns of the public list, wire name to column.
 	Search map[string]string `json:"search,omitempty"`
 	Order  map[string]string `json:"order,omitempty"`
+	// Rank is text by which lists can be sorted besides, as the column rank,
+	// with ${...}: for a parameter that is to be sortable.
+	Rank string `json:"rank,omitempty"`
 }
 
 // Type is an instance type with its sizes. Where tenants have quota for several,
@@ -154,7 +159,9 @@ type Component struct {
 
 // Identity is an account at the identity provider.
 type Identity struct {
-	Name string `json:"name"` // "canary"; its secret is ${secret("canary")} in desired
+	// Name is "canary" or the like; the account's id is instance.client, its
+	// secret is ${secret("canary")} in desired.
+	Name string `json:"name"`
 }
 
 // Field is what a field of a request changes.
@@ -171,11 +178,13 @@ type Field struct {
 // Admin is the offering's API for its operators.
 type Admin struct {
 	Kind string `json:"kind,omitempty"` // default: Names.Kind
-	// Present adds fields for operators to what the public API shows.
+	// Present is what operators see of an instance in place of the public
+	// present, beside what is always there; none: the same as the public.
 	Present map[string]any   `json:"present,omitempty"`
 	Changes map[string]Field `json:"changes,omitempty"`
 	// Roles that may call it by HTTP method; default: <prefix>-admin-full for
 	// all, -write for GET and PATCH, -read for GET, with the prefix "drover".
+	// Where roles are given, nobody may call a method that is not named.
 	Roles map[string][]string `json:"roles,omitempty"`
 }
 
@@ -187,20 +196,23 @@ type Agent struct {
 	// component, the list of its versions there; "version" is the operator's own.
 	Operator string            `json:"operator,omitempty"`
 	Reports  map[string]string `json:"reports,omitempty"`
-	// Config is the document that an agent gets of itself, with ${...}.
+	// Config is the document that an agent gets of itself, with ${...} over
+	// offering, cluster, sso and server; null is left out.
 	Config map[string]any `json:"config,omitempty"`
 	// Waiting is how the API calls the phase of a cluster whose agent is not
 	// ready; default waiting_for_fleetshard_operator.
 	Waiting string `json:"waiting,omitempty"`
 	// Parameters are what the tenant's own cluster is to be set up with, with
-	// ${...}: the fleetshard_parameters of a registration.
+	// ${...} as in Config: the fleetshard_parameters of a registration. The
+	// secret of its agent's account is ${secret("agent")}.
 	Parameters map[string]string `json:"parameters,omitempty"`
 }
 
 // Metrics of an instance come from a Prometheus-compatible server.
 type Metrics struct {
-	// Selector picks the series of one instance, with ${...}:
-	// 'namespace="${instance.namespace}"'.
+	// Selector picks the series of one instance: label matchers of PromQL with
+	// ${...} inside the quotes of an =: 'namespace="${instance.namespace}"'.
+	// What an expression yields is escaped, and must not be empty.
 	Selector string   `json:"selector,omitempty"`
 	Names    []string `json:"names,omitempty"` // that tenants may ask for
 }
@@ -247,8 +259,8 @@ type Hook struct {
 
 // Facts are what expressions see of an instance, as `instance`. Beside it stand
 // `offering`, `type` and `size` (the entries of its plan), `billing` (its
-// model), `cluster` and `sso`. In desired, secret("name") stands for a secret
-// that is filled in when an agent asks.
+// model), `cluster`, `sso` and `server`. In desired, secret("name") stands for
+// a secret that is filled in when an agent asks.
 type Facts struct {
 	ID         string            `json:"id"`
 	Name       string            `json:"name"`
@@ -282,16 +294,25 @@ type Facts struct {
 	Quota      string            `json:"quota"`        // source that granted it
 	Ticket     string            `json:"subscription"` // its reservation there
 	RoutesDone bool              `json:"routes_created"`
-	Deleted    bool              `json:"deleted"`   // it is to go
-	Suspended  bool              `json:"suspended"` // it is to rest
-	Created    time.Time         `json:"created"`
-	Expires    time.Time         `json:"expires"`
+	// Certificate of its host: "" (none is used), "missing" (it should have one
+	// and has not) or "ready", when secret("tls.crt") and secret("tls.key") are it.
+	Certificate string    `json:"certificate"`
+	Deleted     bool      `json:"deleted"`   // it is to go
+	Suspended   bool      `json:"suspended"` // it is to rest
+	Created     time.Time `json:"created"`
+	Expires     time.Time `json:"expires"`
 }
 
 // Surroundings are what expressions see besides the instance and its offering.
 type Surroundings struct {
 	Cluster ClusterFacts `json:"cluster"`
 	SSO     SSOFacts     `json:"sso"`
+	Server  ServerFacts  `json:"server"`
+}
+
+// ServerFacts are `server` in expressions: this control plane.
+type ServerFacts struct {
+	URL string `json:"url"` // where agents reach it
 }
 
 // ClusterFacts are `cluster` in expressions; all empty before it is placed.
@@ -299,6 +320,12 @@ type ClusterFacts struct {
 	ID     string `json:"id"`
 	Domain string `json:"domain"` // base domain of its routes
 	Client string `json:"client"` // id of its agent's account
+	// Private clusters are reached from the tenant's own network only.
+	Private bool `json:"private"`
+	// Nodes is how many nodes it may have, by instance type, as far as it is known.
+	Nodes map[string]int64 `json:"nodes"`
+	// Versions are the newest that its agent reports as ready, by component.
+	Versions map[string]string `json:"versions"`
 }
 
 // SSOFacts are `sso` in expressions: where tokens come from.

@@ -2,6 +2,7 @@ package offering
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,6 +26,18 @@ func (o *Offering) Validate(parameters map[string]any) (map[string]any, error) {
 		return nil, fault.New(fault.Invalid, "%w", problems).Because("parameters")
 	}
 	return out, err
+}
+
+// ValidateOrder is Validate for what a tenant says in an order: parameters that
+// the schema calls readOnly are the operators' to set.
+func (o *Offering) ValidateOrder(parameters map[string]any) (map[string]any, error) {
+	properties, _ := o.Spec.Parameters["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		if p, _ := properties[name].(map[string]any); p["readOnly"] == true {
+			return nil, fault.New(fault.Invalid, "%.64s: is not the tenant's to set", name).Because("parameters")
+		}
+	}
+	return o.Validate(parameters)
 }
 
 // Plan finds "type.size"; "" is the first type's first size. Faults: Invalid,
@@ -133,10 +146,4 @@ func names[T any](all []T, name func(T) string) string {
 		words[i] = name(v)
 	}
 	return strings.Join(words, ", ")
-}
-
-// ValidateOrder is Validate for what a tenant says in an order: parameters that
-// the schema calls readOnly are the operators' to set.
-func (o *Offering) ValidateOrder(parameters map[string]any) (map[string]any, error) {
-	return o.Validate(parameters)
 }

@@ -170,11 +170,11 @@ func TestWhatIsOrderedCanBeMade(t *testing.T) {
 		if _, err := o.Routes(t.Context(), facts); err != nil {
 			t.Fatal(err)
 		}
-		first, err := o.Desired(t.Context(), facts)
+		first, err := o.Desired(t.Context(), facts, offering.Surroundings{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := o.Desired(t.Context(), facts)
+		second, err := o.Desired(t.Context(), facts, offering.Surroundings{})
 		if err != nil || string(first) != string(second) {
 			t.Fatalf("the same facts give the same bytes: %v", err)
 		}

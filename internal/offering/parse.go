@@ -1,7 +1,7 @@
 package offering
 
 import (
-	"context"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -26,7 +26,14 @@ type Offering struct {
 	routes     *expr.Template
 	desired    *expr.Template
 	present    *expr.Template
+	reserved   *expr.Template
+	rank       *expr.Template
+	selector   *expr.Template
+	config     *expr.Template
+	allowed    map[string]*expr.Template // by their source
 	plans      map[[2]string]plan
+
+	presentAdmin, parametersOfAgent *expr.Template
 }
 
 type plan struct {
@@ -48,6 +55,7 @@ func Parse(source string, data []byte) (*Offering, error) {
 	f.decode(f.root, reflect.ValueOf(&o.Document).Elem(), nil)
 	f.check(&o.Document)
 	f.compile(o)
+	o.Spec.fill()
 	if len(f.mistakes) == 0 {
 		f.try(o)
 	}
@@ -63,13 +71,39 @@ func Parse(source string, data []byte) (*Offering, error) {
 	return o, nil
 }
 
+// fill writes out what a file may leave unsaid, so that nobody else needs to
+// know the defaults.
+func (s *Spec) fill() {
+	for i := range s.Types {
+		t := &s.Types[i]
+		t.Quota = cmp.Or(t.Quota, QuotaNone)
+		if t.Quota == QuotaTrial {
+			t.PerOwner = cmp.Or(t.PerOwner, 1)
+		}
+		for j := range t.Sizes {
+			t.Sizes[j].Maturity = cmp.Or(t.Sizes[j].Maturity, "stable")
+		}
+	}
+	for i := range s.Components {
+		s.Components[i].Downgrade = cmp.Or(s.Components[i].Downgrade, DowngradeMinor)
+	}
+	s.Admin.Kind = cmp.Or(s.Admin.Kind, s.Names.Kind)
+	s.Agent.Kind = cmp.Or(s.Agent.Kind, "Managed"+s.Names.Kind)
+	s.Agent.Waiting = cmp.Or(s.Agent.Waiting, "waiting_for_fleetshard_operator")
+	s.Timing.Place = cmp.Or(s.Timing.Place, Duration(time.Hour))
+	s.Timing.Prepare = cmp.Or(s.Timing.Prepare, Duration(5*time.Minute))
+	s.Timing.Observe = cmp.Or(s.Timing.Observe, Duration(10*time.Minute))
+}
+
 // compile makes the schema and the templates.
 func (f *file) compile(o *Offering) {
 	shape := schema.Shape{Type: "object", Closed: true} // no schema: no parameters
 	if o.Spec.Parameters != nil {
 		shape = f.compileParameters(o)
 	}
-	env, err := newEnv(shape)
+	f.checkChanges(&o.Spec, o.Spec.Changes, shape, []any{"spec", "changes"})
+	f.checkChanges(&o.Spec, o.Spec.Admin.Changes, shape, []any{"spec", "admin", "changes"})
+	env, err := newEnvs(shape, o.Spec.Identity)
 	if err != nil {
 		f.at([]any{"spec", "parameters"}, "cannot be used in expressions: %v", err)
 		return
@@ -78,11 +112,36 @@ func (f *file) compile(o *Offering) {
 	for i, r := range o.Spec.Routes {
 		hosts[i] = r.Host
 	}
-	o.routes = f.template(env, hosts, func(path []any) []any {
+	o.routes = f.template(env.instance, hosts, func(path []any) []any {
 		return under([]any{"spec", "routes"}, append(slices.Clone(path), "host")...)
 	})
-	o.desired = f.template(env, o.Spec.Desired, func(path []any) []any { return under([]any{"spec", "desired"}, path...) })
-	o.present = f.template(env, o.Spec.Present, func(path []any) []any { return under([]any{"spec", "present"}, path...) })
+	at := func(steps ...any) func([]any) []any {
+		return func(path []any) []any { return under(append([]any{"spec"}, steps...), path...) }
+	}
+	o.desired = f.template(env.desired, o.Spec.Desired, at("desired"))
+	o.reserved = f.template(env.desired, o.Spec.Reserved, at("reserved"))
+	o.present = f.template(env.instance, o.Spec.Present, at("present"))
+	o.presentAdmin = f.template(env.instance, o.Spec.Admin.Present, at("admin", "present"))
+	o.rank = f.template(env.instance, o.Spec.API.Rank, at("api", "rank"))
+	o.selector = f.template(env.instance, o.Spec.Metrics.Selector, at("metrics", "selector"))
+	o.config = f.template(env.cluster, o.Spec.Agent.Config, at("agent", "config"))
+	parameters := map[string]any{}
+	for name, value := range o.Spec.Agent.Parameters {
+		parameters[name] = value
+	}
+	o.parametersOfAgent = f.template(env.cluster, parameters, at("agent", "parameters"))
+	o.allowed = map[string]*expr.Template{}
+	for path, changes := range map[string]map[string]Field{"changes": o.Spec.Changes, "admin": o.Spec.Admin.Changes} {
+		for name, c := range changes {
+			where := at("changes", name, "allowed")
+			if path == "admin" {
+				where = at("admin", "changes", name, "allowed")
+			}
+			if c.Allowed != "" {
+				o.allowed[c.Allowed] = f.template(env.change, c.Allowed, where)
+			}
+		}
+	}
 	for i := range o.Spec.Types {
 		t := &o.Spec.Types[i]
 		for j := range t.Sizes {
@@ -130,29 +189,4 @@ func (f *file) template(env *expr.Env, doc any, path func([]any) []any) *expr.Te
 		}
 	}
 	return t
-}
-
-// try renders a made-up instance of every plan, if one can be made up, so that
-// a key that is never there is found now and not when the first tenant comes.
-func (f *file) try(o *Offering) {
-	parameters, err := o.Validate(nil)
-	if err != nil {
-		return // something is required, and only tenants know what
-	}
-	provider, region := o.Spec.Providers[0].Name, o.Spec.Providers[0].Regions[0].Name
-	seen := map[string]bool{}
-	for key := range o.plans {
-		facts := Facts{
-			ID: "sample", Name: "sample", Owner: "sample", Org: "sample", Phase: "accepted",
-			Provider: provider, Region: region, Type: key[0], Size: key[1], Version: "sample", Versions: map[string]string{},
-			Cluster: "sample", Namespace: "sample", Placement: "sample", Host: "sample.example.org",
-			Parameters: parameters, Created: time.Unix(0, 0).UTC(),
-		}
-		for part, t := range map[string]*expr.Template{"routes": o.routes, "desired": o.desired, "present": o.present} {
-			if _, err := o.render(context.Background(), t, facts); err != nil && !seen[part+err.Error()] {
-				seen[part+err.Error()] = true
-				f.at([]any{"spec", part}, "cannot be made for plan %s.%s: %v", key[0], key[1], err)
-			}
-		}
-	}
 }

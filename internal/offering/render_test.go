@@ -52,7 +52,7 @@ func dinosaur(t testing.TB) (*offering.Offering, offering.Facts) {
 
 func TestDinosaurSpeaksTheOldContract(t *testing.T) {
 	o, facts := dinosaur(t)
-	got, err := o.Desired(t.Context(), facts)
+	got, err := o.Desired(t.Context(), facts, offering.Surroundings{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestLargerDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	facts := offering.Facts{ID: "i1", Name: "Earl", Type: "standard", Size: "x2", Version: "1.0.0", Parameters: parameters, Expires: born, Host: "h"}
-	got, err := o.Desired(t.Context(), facts)
+	got, err := o.Desired(t.Context(), facts, offering.Surroundings{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestRoutesRefuseWhatIsNoHost(t *testing.T) {
 func TestAPlanThatIsGoneIsSaid(t *testing.T) {
 	o, facts := dinosaur(t)
 	facts.Size = "x9"
-	if _, err := o.Desired(t.Context(), facts); !fault.Is(err, fault.Invalid) || fault.Reason(err) != "plan" {
+	if _, err := o.Desired(t.Context(), facts, offering.Surroundings{}); !fault.Is(err, fault.Invalid) || fault.Reason(err) != "plan" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -180,7 +180,7 @@ func TestManyRenderAtOnce(t *testing.T) {
 					return
 				}
 				var got json.RawMessage
-				got, err = o.Desired(t.Context(), offering.Facts{Name: name, Type: "trial", Size: "x1", Parameters: parameters})
+				got, err = o.Desired(t.Context(), offering.Facts{Name: name, Type: "trial", Size: "x1", Parameters: parameters}, offering.Surroundings{})
 				if err == nil && strings.Count(string(got), name) != 4 {
 					t.Errorf("each gets its own document, got %s", got)
 				}
@@ -193,7 +193,7 @@ func TestManyRenderAtOnce(t *testing.T) {
 func BenchmarkRender(b *testing.B) {
 	o, facts := dinosaur(b)
 	for name, render := range map[string]func() error{
-		"Desired": func() error { _, err := o.Desired(b.Context(), facts); return err },
+		"Desired": func() error { _, err := o.Desired(b.Context(), facts, offering.Surroundings{}); return err },
 		"Present": func() error { _, err := o.Present(b.Context(), facts); return err },
 		"Routes":  func() error { _, err := o.Routes(b.Context(), facts); return err },
 	} {

@@ -1,0 +1,110 @@
+package offering
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// try renders made-up instances of every plan and billing model, if they can be
+// made up, so that a key that is never there is found now and not when the
+// first tenant comes. They are tried as ordered and as placed: what is shown of
+// an instance is shown before its agent has said a word.
+func (f *file) try(o *Offering) {
+	parameters, err := o.Validate(nil)
+	if err != nil {
+		return // something is required, and only tenants know what
+	}
+	ctx := context.Background()
+	around := sampleSurroundings(o)
+	seen := map[string]bool{}
+	report := func(part []any, plan [2]string, err error) {
+		if key := part[0].(string) + plan[0] + plan[1]; err != nil && !seen[key] {
+			seen[key] = true
+			f.at(under([]any{"spec"}, part...), "cannot be made for plan %s.%s: %v", plan[0], plan[1], err)
+		}
+	}
+	for _, plan := range slices.SortedFunc(maps.Keys(o.plans), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		for _, model := range o.models(plan[0]) {
+			ordered := Facts{
+				ID: "sample", Name: "sample", Owner: "sample", Org: "sample", Phase: "accepted",
+				Provider: o.Spec.Providers[0].Name, Region: o.Spec.Providers[0].Regions[0].Name,
+				Type: plan[0], Size: plan[1], Billing: model, Parameters: parameters, Created: time.Unix(0, 0).UTC(),
+			}
+			placed := ordered
+			placed.Phase, placed.Versions, placed.Version = "ready", around.Cluster.Versions, "0"
+			placed.Cluster, placed.Namespace, placed.Placement, placed.Host = "sample", "sample", "sample", "sample.example.org"
+			placed.Client = "sample"
+			_, err := o.render(ctx, o.routes, ordered, Surroundings{}) // whether it is a host name depends on more than samples
+			report([]any{"routes"}, plan, err)
+			_, err = o.text(ctx, o.rank, ordered, nil)
+			report([]any{"api", "rank"}, plan, err)
+			for _, facts := range []Facts{ordered, placed} {
+				_, err = o.Present(ctx, facts)
+				report([]any{"present"}, plan, cause(err))
+				_, err = o.PresentAdmin(ctx, facts, Surroundings{})
+				report([]any{"admin", "present"}, plan, cause(err))
+			}
+			for _, certificate := range []string{"", "missing", "ready"} {
+				placed.Certificate = certificate
+				_, err = o.Desired(ctx, placed, around)
+				report([]any{"desired"}, plan, cause(err))
+			}
+			_, err = o.text(ctx, o.selector, placed, labelValue)
+			report([]any{"metrics", "selector"}, plan, err)
+		}
+	}
+	f.tryCluster(ctx, o, around)
+}
+
+func (f *file) tryCluster(ctx context.Context, o *Offering, around Surroundings) {
+	for _, place := range []Surroundings{{}, around} { // an agent may not have reported yet
+		for _, p := range o.Spec.Providers {
+			for _, r := range p.Regions {
+				if _, err := o.ReservedItems(ctx, place, p.Name, r.Name); err != nil {
+					f.missing([]any{"spec", "reserved"}, "cannot be made: %v", cause(err))
+				}
+			}
+		}
+		if _, err := o.AgentConfig(ctx, place); err != nil {
+			f.missing([]any{"spec", "agent", "config"}, "cannot be made: %v", cause(err))
+		}
+		if _, err := o.AgentParameters(ctx, place); err != nil {
+			f.missing([]any{"spec", "agent", "parameters"}, "cannot be made: %v", cause(err))
+		}
+	}
+}
+
+// models under which a type can be had; one without a name where there are none.
+func (o *Offering) models(typeName string) []string {
+	t, _ := o.TypeOf(typeName)
+	if len(t.Billing) > 0 {
+		return t.Billing
+	}
+	if len(o.Spec.Billing) == 0 {
+		return []string{""}
+	}
+	out := make([]string, len(o.Spec.Billing))
+	for i, b := range o.Spec.Billing {
+		out[i] = b.Name
+	}
+	return out
+}
+
+func sampleSurroundings(o *Offering) Surroundings {
+	versions := map[string]string{}
+	for _, c := range o.Spec.Components {
+		versions[c.Name] = "0"
+	}
+	return Surroundings{Cluster: ClusterFacts{ID: "sample", Domain: "example.org", Client: "sample", Versions: versions, Nodes: map[string]int64{}}}
+}
+
+// cause is the mistake without the words that name the offering: the place
+// names it already.
+func cause(err error) error {
+	if inner, ok := err.(interface{ Unwrap() error }); ok && inner.Unwrap() != nil {
+		return inner.Unwrap()
+	}
+	return err
+}
