@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
@@ -98,7 +99,7 @@ func TestASuccessorMaySpeakOnceTheFirstHasLeft(t *testing.T) {
 
 func TestCandidatesAreReadyAndTellWhatIsFree(t *testing.T) {
 	s, l := open(t)
-	if got, err := s.Candidates(t.Context(), "local", "here"); err != nil || len(got) > 0 {
+	if got, err := s.Candidates(t.Context(), cluster.Wanted{Provider: "local", Region: "here", Type: "standard"}); err != nil || len(got) > 0 {
 		t.Fatalf("got %v, %v before any report", got, err)
 	}
 	if err := s.Report(t.Context(), "edge", cluster.Report{Agent: "a", Number: 1, Ready: true, Capacity: 5}); err != nil {
@@ -108,11 +109,11 @@ func TestCandidatesAreReadyAndTellWhatIsFree(t *testing.T) {
 		Counts: []ledger.Count{{Name: cluster.CapacityCounter("edge"), Delta: 2, Max: 5}}}); err != nil {
 		t.Fatal(err)
 	}
-	got, err := s.Candidates(t.Context(), "local", "here")
-	if diff := cmp.Diff([]cluster.Candidate{{ID: "edge", Capacity: 5, Used: 2}}, got); diff != "" || err != nil {
+	got, err := s.Candidates(t.Context(), cluster.Wanted{Provider: "local", Region: "here", Type: "standard"})
+	if diff := cmp.Diff([]cluster.Candidate{{ID: "edge", Capacity: 5, Used: 2}}, got, cmpopts.IgnoreUnexported(cluster.Candidate{})); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if got, _ := s.Candidates(t.Context(), "local", "there"); len(got) > 0 {
+	if got, _ := s.Candidates(t.Context(), cluster.Wanted{Provider: "local", Region: "there", Type: "standard"}); len(got) > 0 {
 		t.Errorf("found %v in another region", got)
 	}
 }
@@ -154,7 +155,7 @@ func TestTheFirstAgentThatListensHasTheCluster(t *testing.T) {
 		{"another one, while the first has not reported yet", "b", true},
 		{"the first one again, over a new connection", "a", false},
 	} {
-		if err := s.Admit(t.Context(), "edge", c.agent, ""); fault.Is(err, fault.Conflict) != c.refused {
+		if err := s.Admit(t.Context(), "edge", cluster.Caller{Agent: c.agent, Installation: ""}); fault.Is(err, fault.Conflict) != c.refused {
 			t.Errorf("%s: %v", c.reason, err)
 		}
 	}
@@ -162,7 +163,7 @@ func TestTheFirstAgentThatListensHasTheCluster(t *testing.T) {
 		t.Errorf("its first report: %v", err)
 	}
 	s.Leave("edge", "a")
-	if err := s.Admit(t.Context(), "edge", "b", ""); err != nil {
+	if err := s.Admit(t.Context(), "edge", cluster.Caller{Agent: "b", Installation: ""}); err != nil {
 		t.Errorf("after the first has left: %v", err)
 	}
 }

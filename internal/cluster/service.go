@@ -1,8 +1,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,21 +31,36 @@ type Tenants interface {
 type Service struct {
 	// Tenants are woken when there is room; nil: nobody waits.
 	Tenants Tenants
+	// Accounts of agents at the identity provider; nil: they have none.
+	Accounts Accounts
 
-	store Store
-	now   func() time.Time
+	store   Store
+	now     func() time.Time
+	replica string // names this process in sessions
 
 	mu     sync.Mutex
-	agents map[string]session // by cluster, of agents that report to this replica
+	agents map[string]*session // by cluster, of agents that report to this replica
 }
 
 // NewService makes the service.
 func NewService(store Store) *Service {
-	return &Service{store: store, now: time.Now, agents: map[string]session{}}
+	return &Service{store: store, now: time.Now, replica: ledger.NewID(), agents: map[string]*session{}}
 }
 
 // Register makes a cluster known under the id; an existing one is left as it is.
 func (s *Service) Register(ctx context.Context, id string, spec Spec) (ledger.Object, error) {
+	o, err := s.add(ctx, id, spec, 0)
+	if fault.Reason(err) == "exists" {
+		return s.Get(ctx, id)
+	}
+	if err != nil {
+		return ledger.Object{}, fault.New(fault.Of(err), "cannot register cluster %q: %w", id, err).Because(fault.Reason(err))
+	}
+	return o, nil
+}
+
+// add writes a new cluster, or one in place of what is gone since the version.
+func (s *Service) add(ctx context.Context, id string, spec Spec, gone int64) (ledger.Object, error) {
 	body, err := json.Marshal(spec)
 	if err != nil {
 		return ledger.Object{}, err
@@ -51,25 +70,52 @@ func (s *Service) Register(ctx context.Context, id string, spec Spec) (ledger.Ob
 		actor = "system"
 	}
 	o := ledger.Object{
-		Ref: ledger.Ref{Kind: Kind.Name, ID: id}, Name: id, Phase: Waiting, Spec: body,
+		Ref: ledger.Ref{Kind: Kind.Name, ID: id}, Name: id, Phase: Waiting, Spec: body, Org: spec.Org,
 		Fields: ledger.Fields{"provider": spec.Provider, "region": spec.Region},
 	}
-	r, err := s.store.Commit(ctx, ledger.Set{
-		Actor: actor, Cause: ledger.CauseOf(ctx),
-		Puts: []ledger.Put{{Object: o, Op: "register"}},
-	})
-	if fault.Reason(err) == "exists" {
-		return s.Get(ctx, id)
+	if spec.Org != "" {
+		o.Owner = access.From(ctx).User
 	}
+	set := ledger.Set{
+		Actor: actor, Cause: ledger.CauseOf(ctx),
+		Puts: []ledger.Put{{Object: o, Expect: gone, Op: "register"}}, Claims: spec.names(o.Ref),
+	}
+	if s.Accounts != nil {
+		set.Wakes = []ledger.Wake{{Ref: o.Ref, Org: o.Org}}
+	}
+	r, err := s.store.Commit(ctx, set)
 	if err != nil {
-		return ledger.Object{}, fault.New(fault.Of(err), "cannot register cluster %q: %w", id, err)
+		return ledger.Object{}, err
 	}
 	return r.Objects[0], nil
 }
 
-// Get returns a cluster.
+// names are what a cluster is found by besides its id.
+func (s Spec) names(ref ledger.Ref) []ledger.Claim {
+	if s.External == "" {
+		return nil
+	}
+	return []ledger.Claim{{Name: ledger.Name{Space: externalSpace, Name: s.External}, Holder: ref}}
+}
+
+const externalSpace = "cluster/external"
+
+// Get returns a cluster that is there.
 func (s *Service) Get(ctx context.Context, id string) (ledger.Object, error) {
-	return s.store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: id})
+	o, err := s.store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: id})
+	if err == nil && !o.Deleted.IsZero() {
+		return ledger.Object{}, fault.New(fault.NotFound, "cluster %.64q is gone", id)
+	}
+	return o, err
+}
+
+// ByExternal returns the cluster that others know under this id.
+func (s *Service) ByExternal(ctx context.Context, external string) (ledger.Object, error) {
+	ref, err := s.store.Lookup(ctx, ledger.Name{Space: externalSpace, Name: external})
+	if err != nil {
+		return ledger.Object{}, err
+	}
+	return s.Get(ctx, ref.ID)
 }
 
 // Report is what an agent says of its cluster.
@@ -80,49 +126,131 @@ type Report struct {
 	Unnumbered   bool   // the agent's protocol has no numbers: each report is the newest, by arrival
 	Ready        bool
 	Capacity     int64
+	Units        map[string]Units // by instance type; nil: not told, what is known stays
+	// Operators of one offering; nil: not told, what is known stays.
+	Offering  string
+	Operators []Operator
+}
+
+const maxOperators = 100 // of an offering on a cluster
+
+func (r Report) check() error {
+	if r.Agent == "" || r.Capacity < 0 || r.Number < 0 {
+		return fault.New(fault.Invalid, "a report needs the agent's id, a number and a capacity that is not negative")
+	}
+	if len(r.Operators) > maxOperators || len(r.Units) > maxOperators {
+		return fault.New(fault.Invalid, "a report names at most %d operators and types", maxOperators)
+	}
+	for _, u := range r.Units {
+		if u.Max < 0 || u.Remaining < 0 {
+			return fault.New(fault.Invalid, "units are not negative")
+		}
+	}
+	return nil
+}
+
+// into writes the news of a report into a status; false if there are none.
+func (r Report) into(status *Status) bool {
+	news := status.Capacity != r.Capacity
+	status.Capacity = r.Capacity
+	if r.Units != nil && !maps.Equal(status.Units, r.Units) {
+		status.Units, news = r.Units, true
+	}
+	if r.Operators == nil || r.Offering == "" {
+		return news
+	}
+	sorted := slices.Clone(r.Operators)
+	slices.SortStableFunc(sorted, func(a, b Operator) int { return compareVersions(a.Version, b.Version) })
+	if !slices.EqualFunc(status.Operators[r.Offering], sorted, Operator.equal) {
+		status.Operators = maps.Clone(status.Operators)
+		if status.Operators == nil {
+			status.Operators = map[string][]Operator{}
+		}
+		status.Operators[r.Offering], news = sorted, true
+	}
+	return news
+}
+
+// compareVersions orders texts by the numbers in them: 0.9 comes before 0.10.
+func compareVersions(a, b string) int {
+	for a != "" && b != "" {
+		an, bn := leading(a), leading(b)
+		if an == 0 || bn == 0 {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		x, y := strings.TrimLeft(a[:an], "0"), strings.TrimLeft(b[:bn], "0")
+		if c := cmp.Or(cmp.Compare(len(x), len(y)), strings.Compare(x, y)); c != 0 {
+			return c
+		}
+		a, b = a[an:], b[bn:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// leading counts the digits that a text begins with.
+func leading(s string) int {
+	return len(s) - len(strings.TrimLeft(s, "0123456789"))
 }
 
 // Report takes an agent's report. Another installation than the cluster's is
 // refused, so is a second process of the same one while the first is alive, and
 // a report that comes late.
 func (s *Service) Report(ctx context.Context, id string, r Report) error {
-	if r.Agent == "" || r.Capacity < 0 || r.Number < 0 {
-		return fault.New(fault.Invalid, "a report needs the agent's id, a number and a capacity that is not negative")
+	if err := r.check(); err != nil {
+		return err
 	}
-	o, err := s.claim(ctx, id, r.Agent, r.Installation)
+	o, err := s.claim(ctx, id, r.Agent, r.Installation, "")
 	if err != nil {
 		return err
 	}
-	spec, status, err := decode(o)
+	spec, status, err := Decode(o)
 	if err != nil {
 		return err
 	}
 	if err := s.enter(id, status.Installation, r); err != nil {
 		return err
 	}
-	phase := Waiting
-	if r.Ready {
-		phase = Ready
+	for range attempts {
+		if o.Phase, err = s.take(ctx, o, status, r); fault.Reason(err) != "version" {
+			break
+		}
+		// Another replica wrote meanwhile: what the report says is news still.
+		if o, err = s.Get(ctx, id); err == nil {
+			spec, status, err = Decode(o)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if phase == o.Phase && status.Capacity == r.Capacity {
-		return nil
-	}
-	version := o.Version
-	o.Phase, status.Capacity = phase, r.Capacity
-	if o.Status, err = json.Marshal(status); err != nil {
-		return err
-	}
-	_, err = s.store.Commit(ctx, ledger.Set{
-		Actor: "agent:" + id, Cause: ledger.CauseOf(ctx),
-		Puts: []ledger.Put{{Object: o, Expect: version, Op: "report"}},
-	})
-	if fault.Reason(err) == "version" {
-		return nil // somebody wrote meanwhile; the next report tells the same
-	}
-	if err != nil || !r.Ready {
+	if err != nil || o.Phase != Ready {
 		return err
 	}
 	return s.offerRoom(ctx, id, spec)
+}
+
+// take writes the news of a report, and returns the phase that they lead to if
+// there are any.
+func (s *Service) take(ctx context.Context, o ledger.Object, status Status, r Report) (string, error) {
+	phase := o.Phase
+	if phase == Ready || phase == Waiting { // whoever takes a cluster away is not overruled by its agent
+		phase = Waiting
+		if r.Ready {
+			phase = Ready
+		}
+	}
+	if news := r.into(&status); !news && phase == o.Phase {
+		return "", nil
+	}
+	if phase == Ready && status.Session == "" {
+		status.Session = s.session(r.Agent)
+	}
+	o.Phase = phase
+	_, err := s.write(ctx, o, status, note{"report", "agent:" + o.ID})
+	return phase, err
 }
 
 const wakeLimit = 1000
@@ -139,30 +267,4 @@ func (s *Service) offerRoom(ctx context.Context, id string, spec Spec) error {
 	}
 	_, err = s.store.Commit(ctx, ledger.Set{Actor: "agent:" + id, Cause: ledger.CauseOf(ctx), Wakes: wakes})
 	return err
-}
-
-// Candidates lists the ready clusters of a region with what is free on them.
-func (s *Service) Candidates(ctx context.Context, provider, region string) ([]Candidate, error) {
-	objects, err := s.store.List(ctx, ledger.Query{
-		Kind:  Kind.Name,
-		Scope: map[string]any{"provider": provider, "region": region, "phase": Ready},
-		Order: []ledger.Order{{Column: "created"}},
-		Limit: 1000,
-	})
-	if err != nil {
-		return nil, err
-	}
-	out := make([]Candidate, 0, len(objects))
-	for _, o := range objects {
-		_, status, err := decode(o)
-		if err != nil {
-			return nil, err
-		}
-		used, err := s.store.Counter(ctx, CapacityCounter(o.ID))
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, Candidate{ID: o.ID, Capacity: status.Capacity, Used: used})
-	}
-	return out, nil
 }

@@ -2,26 +2,25 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
-	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
 // A cluster belongs to one installation of an agent. That is written into the
-// ledger once, where every replica sees it. Which process of the installation
-// speaks is kept in memory, so that heartbeats write nothing: it protects
+// ledger once, where every replica sees it, and so is the session: which replica
+// the agent is connected to. Which process of the installation speaks, and when
+// it last did, is kept in memory, so that heartbeats write nothing: it protects
 // against mix-ups, not the ledger's truth, which is guarded by versions and
 // generations.
 
 // session is an agent process that speaks for a cluster.
 type session struct {
-	agent        string
-	installation string
-	number       int64
-	seen         time.Time
+	Caller
+	number int64
+	seen   time.Time // it said something
+	alive  time.Time // its connection was there
 }
 
 // takeover is how long a silent agent keeps its place before another process
@@ -31,30 +30,44 @@ const takeover = 30 * time.Second
 // attempts at a write that others get in the way of.
 const attempts = 10
 
+// Caller is an agent process.
+type Caller struct {
+	Agent        string // random per process
+	Installation string // kept over its restarts; empty: it has none to tell
+	// Polls: it holds no connection, so only time can tell that it is gone.
+	Polls bool
+}
+
+// session is how the ledger names an agent's presence at this replica.
+func (s *Service) session(agent string) string { return s.replica + "/" + agent }
+
 // Admit lets an agent speak for the cluster, before it is told anything, and
 // refuses it while another one does: it would run everything a second time, and
 // nobody would hear of it. An agent without an installation is admitted while
 // the cluster belongs to none.
-func (s *Service) Admit(ctx context.Context, id, agent, installation string) error {
-	o, err := s.claim(ctx, id, agent, installation)
+func (s *Service) Admit(ctx context.Context, id string, c Caller) error {
+	connected := ""
+	if !c.Polls {
+		connected = s.session(c.Agent)
+	}
+	o, err := s.claim(ctx, id, c.Agent, c.Installation, connected)
 	if err != nil {
 		return err
 	}
-	_, status, err := decode(o)
+	_, status, err := Decode(o)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.taken(id, agent, status.Installation); err != nil {
+	if err := s.taken(id, c.Agent, status.Installation); err != nil {
 		return err
 	}
 	known, ok := s.agents[id]
-	if !ok || known.agent != agent {
-		known = session{agent: agent, number: -1}
+	if !ok || known.Agent != c.Agent {
+		known = s.listen(id, &session{number: -1})
 	}
-	known.installation, known.seen = installation, s.now()
-	s.agents[id] = known
+	known.Caller, known.seen = c, s.now()
 	return nil
 }
 
@@ -65,7 +78,7 @@ func (s *Service) Belongs(ctx context.Context, id, installation string) error {
 	if err != nil {
 		return err
 	}
-	_, status, err := decode(o)
+	_, status, err := Decode(o)
 	if err != nil {
 		return err
 	}
@@ -80,32 +93,42 @@ func (s Status) admits(id, installation string) error {
 		id, id, installation).Because("agent")
 }
 
-// claim returns the cluster once it belongs to the installation. The first one
-// that comes has it: the write is guarded by the version, so that of two that
-// come at once, to whichever replicas, one is refused.
-func (s *Service) claim(ctx context.Context, id, agent, installation string) (ledger.Object, error) {
+// claim returns the cluster once it belongs to the installation, and knows the
+// session if one is named. The first installation that comes has it: the write
+// is guarded by the version, so that of two that come at once, to whichever
+// replicas, one is refused.
+func (s *Service) claim(ctx context.Context, id, agent, installation, connected string) (ledger.Object, error) {
 	for range attempts {
 		o, err := s.Get(ctx, id)
 		if err != nil {
 			return o, err
 		}
-		_, status, err := decode(o)
+		_, status, err := Decode(o)
 		if err == nil {
 			err = status.admits(id, installation)
 		}
-		if err != nil || status.Installation == installation {
+		if err != nil {
 			return o, err
 		}
-		// It belongs to nobody, which may be because it was given up while its
-		// agent still runs.
+		op := "connect"
+		if status.Installation != installation {
+			op = "bind"
+		}
+		if op == "connect" && (connected == "" || connected == status.Session) {
+			return o, nil
+		}
+		// It may belong to nobody because it was given up while its agent still runs.
 		s.mu.Lock()
-		err = s.taken(id, agent, "")
+		err = s.taken(id, agent, status.Installation)
 		s.mu.Unlock()
 		if err != nil {
 			return o, err
 		}
 		status.Installation = installation
-		o, err = s.write(ctx, o, status, ledger.Put{Op: "bind"})
+		if connected != "" {
+			status.Session = connected
+		}
+		o, err = s.write(ctx, o, status, note{op: op})
 		if fault.Reason(err) != "version" {
 			return o, err
 		}
@@ -117,41 +140,11 @@ func (s *Service) claim(ctx context.Context, id, agent, installation string) (le
 // connects if none is named. It stops nobody: the one that had it keeps running
 // what it runs, but is no longer told anything nor listened to.
 func (s *Service) HandOver(ctx context.Context, id, installation string) (ledger.Object, error) {
-	for range attempts {
-		o, err := s.Get(ctx, id)
-		if err != nil {
-			return o, err
-		}
-		_, status, err := decode(o)
-		if err != nil || status.Installation == installation {
-			return o, err
-		}
+	return s.edit(ctx, id, note{op: "hand over"}, func(_ *ledger.Object, status *Status) bool {
+		changed := status.Installation != installation
 		status.Installation = installation
-		o, err = s.write(ctx, o, status, ledger.Put{Op: "hand over"})
-		if fault.Reason(err) != "version" {
-			return o, err
-		}
-	}
-	return ledger.Object{}, fault.New(fault.Unavailable, "cluster %q changes all the time; try again", id)
-}
-
-// write commits a status, guarded by the version that it was made from.
-func (s *Service) write(ctx context.Context, o ledger.Object, status Status, put ledger.Put) (ledger.Object, error) {
-	body, err := json.Marshal(status)
-	if err != nil {
-		return o, err
-	}
-	actor := access.From(ctx).Actor()
-	if actor == "" {
-		actor = "agent:" + o.ID
-	}
-	put.Expect, o.Status = o.Version, body
-	put.Object = o
-	r, err := s.store.Commit(ctx, ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx), Puts: []ledger.Put{put}})
-	if err != nil {
-		return o, err
-	}
-	return r.Objects[0], nil
+		return changed
+	})
 }
 
 // enter takes the number of a report.
@@ -165,14 +158,17 @@ func (s *Service) enter(id, owner string, r Report) error {
 	if r.Unnumbered {
 		// Counted here, under the lock: a number drawn earlier could be overtaken.
 		r.Number = 0
-		if ok && known.agent == r.Agent {
+		if ok && known.Agent == r.Agent {
 			r.Number = known.number + 1
 		}
 	}
-	if ok && known.agent == r.Agent && r.Number <= known.number {
+	if !ok || known.Agent != r.Agent {
+		known = s.listen(id, &session{Caller: Caller{Agent: r.Agent, Polls: r.Unnumbered}, number: -1})
+	}
+	if r.Number <= known.number {
 		return fault.New(fault.Conflict, "report %d of cluster %q came after report %d", r.Number, id, known.number).Because("late")
 	}
-	s.agents[id] = session{agent: r.Agent, installation: r.Installation, number: r.Number, seen: s.now()}
+	known.Installation, known.number, known.seen = r.Installation, r.Number, s.now()
 	return nil
 }
 
@@ -180,7 +176,7 @@ func (s *Service) enter(id, owner string, r Report) error {
 // that the cluster no longer belongs to does not count.
 func (s *Service) taken(id, agent, owner string) error {
 	known, ok := s.agents[id]
-	if ok && known.agent != agent && s.now().Sub(known.seen) < takeover && (owner == "" || known.installation == owner) {
+	if ok && known.Agent != agent && s.now().Sub(known.seen) < takeover && (owner == "" || known.Installation == owner) {
 		return fault.New(fault.Conflict, "another agent speaks for cluster %q; stop one of the two", id).Because("agent")
 	}
 	return nil
@@ -190,7 +186,8 @@ func (s *Service) taken(id, agent, owner string) error {
 func (s *Service) Leave(id, agent string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.agents[id].agent == agent {
+	if known := s.agents[id]; known != nil && known.Agent == agent {
+		known.alive = s.now()
 		delete(s.agents, id)
 	}
 }

@@ -29,37 +29,42 @@ func owner(t *testing.T, s *cluster.Service) string {
 func TestAClusterBelongsToOneInstallation(t *testing.T) {
 	one, l := open(t)
 	two := cluster.NewService(l)
-	if err := one.Admit(t.Context(), "edge", "a", "home"); err != nil {
+	if err := one.Admit(t.Context(), "edge", cluster.Caller{Agent: "a", Installation: "home"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := owner(t, two); got != "home" {
 		t.Fatalf("the cluster belongs to %q", got)
 	}
-	before := head(t, l)
 	for _, c := range []struct {
 		reason string
 		try    func() error
 		taken  bool
+		writes int64
 	}{
-		{"another installation at the other replica", func() error { return two.Admit(t.Context(), "edge", "b", "away") }, true},
+		{"another installation at the other replica", func() error { return two.Admit(t.Context(), "edge", cluster.Caller{Agent: "b", Installation: "away"}) }, true, 0},
 		{"its report", func() error {
 			return two.Report(t.Context(), "edge", cluster.Report{Agent: "b", Installation: "away", Number: 1})
-		}, true},
-		{"one that tells no installation", func() error { return two.Admit(t.Context(), "edge", "c", "") }, true},
-		{"its report", func() error { return two.Report(t.Context(), "edge", cluster.Report{Agent: "c", Number: 1}) }, true},
-		{"a second process beside the first", func() error { return one.Admit(t.Context(), "edge", "d", "home") }, true},
-		{"the first one, over a new connection", func() error { return one.Admit(t.Context(), "edge", "a", "home") }, false},
-		{"the same installation at the other replica", func() error { return two.Admit(t.Context(), "edge", "a", "home") }, false},
+		}, true, 0},
+		{"one that tells no installation", func() error { return two.Admit(t.Context(), "edge", cluster.Caller{Agent: "c", Installation: ""}) }, true, 0},
+		{"its report", func() error { return two.Report(t.Context(), "edge", cluster.Report{Agent: "c", Number: 1}) }, true, 0},
+		{"a second process beside the first", func() error { return one.Admit(t.Context(), "edge", cluster.Caller{Agent: "d", Installation: "home"}) }, true, 0},
+		{"the first one, over a new connection", func() error { return one.Admit(t.Context(), "edge", cluster.Caller{Agent: "a", Installation: "home"}) }, false, 0},
+		{"the same installation at the other replica", func() error { return two.Admit(t.Context(), "edge", cluster.Caller{Agent: "a", Installation: "home"}) }, false, 1},
 		{"its heartbeat", func() error {
 			return two.Report(t.Context(), "edge", cluster.Report{Agent: "a", Installation: "home", Number: 1})
-		}, false},
+		}, false, 0},
 	} {
+		before := head(t, l)
 		if err := c.try(); fault.Is(err, fault.Conflict) != c.taken || !c.taken && err != nil {
 			t.Errorf("%s: %v", c.reason, err)
 		}
+		if written := head(t, l) - before; written != c.writes {
+			t.Errorf("%s: %d changes were written", c.reason, written)
+		}
 	}
 	one.Leave("edge", "a")
-	if err := one.Admit(t.Context(), "edge", "b", "away"); !fault.Is(err, fault.Conflict) {
+	before := head(t, l)
+	if err := one.Admit(t.Context(), "edge", cluster.Caller{Agent: "b", Installation: "away"}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("another installation after the first has left, which may be a restart: %v", err)
 	}
 	if written := head(t, l) - before; written != 0 {
@@ -75,7 +80,7 @@ func TestOfManyInstallationsAtOnceOneIsAdmitted(t *testing.T) {
 	for i := range many {
 		wg.Go(func() {
 			name := fmt.Sprint(i)
-			errs[i] = cluster.NewService(l).Admit(t.Context(), "edge", "agent-"+name, "installation-"+name)
+			errs[i] = cluster.NewService(l).Admit(t.Context(), "edge", cluster.Caller{Agent: "agent-" + name, Installation: "installation-" + name})
 		})
 	}
 	wg.Wait()
@@ -95,7 +100,7 @@ func TestOfManyInstallationsAtOnceOneIsAdmitted(t *testing.T) {
 func TestHandOver(t *testing.T) {
 	one, l := open(t)
 	two := cluster.NewService(l)
-	if err := one.Admit(t.Context(), "edge", "a", "home"); err != nil {
+	if err := one.Admit(t.Context(), "edge", cluster.Caller{Agent: "a", Installation: "home"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := two.HandOver(t.Context(), "edge", "away"); err != nil {
@@ -107,7 +112,7 @@ func TestHandOver(t *testing.T) {
 	if err := one.Report(t.Context(), "edge", cluster.Report{Agent: "a", Installation: "home", Number: 1, Ready: true}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("the old one is listened to: %v", err)
 	}
-	if err := one.Admit(t.Context(), "edge", "b", "away"); err != nil {
+	if err := one.Admit(t.Context(), "edge", cluster.Caller{Agent: "b", Installation: "away"}); err != nil {
 		t.Errorf("the new one waits for the session of the old one: %v", err)
 	}
 
@@ -115,11 +120,11 @@ func TestHandOver(t *testing.T) {
 	if _, err := one.HandOver(t.Context(), "edge", ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := one.Admit(t.Context(), "edge", "a", "home"); !fault.Is(err, fault.Conflict) {
+	if err := one.Admit(t.Context(), "edge", cluster.Caller{Agent: "a", Installation: "home"}); !fault.Is(err, fault.Conflict) {
 		t.Errorf("beside an agent that still runs: %v", err)
 	}
 	one.Leave("edge", "b")
-	if err := one.Admit(t.Context(), "edge", "a", "home"); err != nil {
+	if err := one.Admit(t.Context(), "edge", cluster.Caller{Agent: "a", Installation: "home"}); err != nil {
 		t.Error(err)
 	}
 	if got := owner(t, two); got != "home" {

@@ -132,7 +132,7 @@ func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if agent != "" {
-		if err := o.Clusters.Admit(ctx, id, agent, installation); err != nil {
+		if err := o.Clusters.Admit(ctx, id, cluster.Caller{Agent: agent, Installation: installation}); err != nil {
 			o.fail(w, r, err)
 			return
 		}
@@ -166,6 +166,7 @@ func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
 		}
 		if err == nil && agent != "" && time.Since(checked) >= st.beat {
 			checked = time.Now()
+			o.Clusters.Alive(id, agent)
 			if lost := o.Clusters.Belongs(ctx, id, installation); fault.Is(lost, fault.Conflict) {
 				err = lost
 			}

@@ -64,7 +64,7 @@ func (s *server) compatAgent(w http.ResponseWriter, r *http.Request, off *offeri
 		return
 	}
 	if !who.Admin { // an operator may look without being the agent
-		err = s.Clusters.Admit(r.Context(), object.ID, outsideAgent, outsideAgent)
+		err = s.Clusters.Admit(r.Context(), object.ID, cluster.Caller{Agent: outsideAgent, Installation: outsideAgent, Polls: true})
 	}
 	if err == nil {
 		err = serve(w, r, off, object)
