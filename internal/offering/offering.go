@@ -126,7 +126,9 @@ type Size struct {
 	Lifespan    Duration       `json:"lifespan,omitzero"`
 	Maturity    string         `json:"maturity,omitempty"` // default stable
 	Limits      map[string]any `json:"limits,omitempty"`   // free-form, for expressions
-	Present     map[string]any `json:"present,omitempty"`  // what instance_types shows of it besides
+	// Parameters that an order of this size gets, unless it says otherwise.
+	Parameters map[string]any `json:"parameters,omitempty"`
+	Present    map[string]any `json:"present,omitempty"` // what instance_types shows of it besides
 }
 
 // BillingModel is a way to pay.

@@ -83,11 +83,11 @@ func TestParseFindsMistakes(t *testing.T) {
 		reason, old, new string
 		want             string // line:column: path: part of the message
 	}{
-		"UnknownField":   {"a misspelt field is not ignored", "  versions: [", "  verisons: [", "54:3: spec.verisons: there is no such field; did you mean versions?"},
+		"UnknownField":   {"a misspelt field is not ignored", "  components: [", "  componets: [", "54:3: spec.componets: there is no such field; did you mean components?"},
 		"UnknownInner":   {"also deep inside", "multiAZ: true", "multiaz: true", "36:7: spec.types[0].multiaz: there is no such field; did you mean multiAZ?"},
 		"WrongType":      {"text where a number belongs", "capacity: 1, quota: 1", "capacity: one, quota: 1", "38:32: spec.types[0].sizes[0].capacity: must be a whole number, not text"},
-		"Unquoted":       {"a version that YAML reads as a number", `"1.0.0", "1.1.0"`, `1.0`, "54:14: spec.versions[0]: must be text, not a number: put it in quotes"},
-		"NotAList":       {"a map where a list belongs", `["1.0.0", "1.1.0"]`, `{a: b}`, "spec.versions: must be a list, not a map"},
+		"Unquoted":       {"a version that YAML reads as a number", `"1.0.0", "1.1.0"`, `1.0`, "54:42: spec.components[0].versions[0]: must be text, not a number: put it in quotes"},
+		"NotAList":       {"a map where a list belongs", `["1.0.0", "1.1.0"]`, `{a: b}`, "spec.components[0].versions: must be a list, not a map"},
 		"Duration":       {"a duration without unit", "lifespan: 48h", "lifespan: 48", "spec.types[1].sizes[0].lifespan: must be a duration"},
 		"APIVersion":     {"another version of the format", "drover.dev/v1", "drover.dev/v9", "2:13: apiVersion: must be drover.dev/v1"},
 		"Name":           {"a name that cannot stand in a path", "name: teapot\n", "name: Tea pot\n", "5:9: metadata.name: must be lower-case"},
@@ -102,14 +102,14 @@ func TestParseFindsMistakes(t *testing.T) {
 		"NoSizes":        {"a type without sizes", "      sizes:\n        - {name: x1, capacity: 1, quota: 0, lifespan: 48h, limits: {litres: 0.5, refills: 1}}", "      sizes: []", "spec.types[1].sizes: must have at least one size"},
 		"TwiceSize":      {"two sizes of one name", "name: x2", "name: x1", `spec.types[0].sizes[1].name: the name "x1" is there twice`},
 		"TwiceType":      {"two types of one name", "- name: trial", "- name: standard", `spec.types[1].name: the name "standard" is there twice`},
-		"TwiceVersion":   {"two versions of one name", `"1.1.0"`, `"1.0.0"`, `spec.versions[1]: the name "1.0.0" is there twice`},
+		"TwiceVersion":   {"two versions of one name", `"1.1.0"`, `"1.0.0"`, `spec.components[0].versions[1]: the name "1.0.0" is there twice`},
 		"TwiceRegion":    {"two regions of one name", "name: hob-2", "name: hob-1", `spec.providers[0].regions[1].name: the name "hob-1" is there twice`},
-		"TwiceKey":       {"a key twice in a map", "  versions: [", "  versions: []\n  versions: [", "55:3: spec.versions: the key is there twice"},
+		"TwiceKey":       {"a key twice in a map", "  components: [", "  components: []\n  components: [", "55:3: spec.components: the key is there twice"},
 		"Dotted":         {"a dot would make plans ambiguous", "name: x2", "name: x.2", "spec.types[0].sizes[1].name: must be a lower-case word"},
 		"Negative":       {"capacity below zero", "capacity: 2", "capacity: -2", "spec.types[0].sizes[1].capacity: must not be negative"},
 		"RegionType":     {"a region that sells what does not exist", "types: [trial]", "types: [triall]", `spec.providers[0].regions[2].types[0]: there is no instance type "triall"`},
 		"NoRegions":      {"a provider without regions", "      regions:\n        - {name: table}", "      regions: []", "spec.providers[1].regions: must have at least one region"},
-		"NoVersions":     {"no version", `["1.0.0", "1.1.0"]`, "[]", "spec.versions: must have at least one version"},
+		"NoVersions":     {"no version", `["1.0.0", "1.1.0"]`, "[]", "spec.components[0].versions: must have at least one version"},
 		"Hook":           {"a phase that does not exist", "phase: preparing", "phase: cooking", "spec.hooks[0].phase: must be one of accepted"},
 		"HookURL":        {"a hook with a password in its address", "https://tea.example.org", "https://me:secret@tea.example.org", "spec.hooks[0].url: must be an address"},
 		"HookScheme":     {"a hook that is a file", "https://tea.example.org/prepare", "file:///etc/passwd", "spec.hooks[0].url: must be an address"},
@@ -173,7 +173,7 @@ spec:
 	}
 	want := []string{
 		"metadata.name", "spec.names.kind", "spec.api.version", "spec.api.search.a", "spec.parameters.properties.a.type",
-		"spec.types[0].sizes[0].capacity", "spec.providers", "spec.versions[0]", "spec.desired.a", "spec.desired.b",
+		"spec.types[0].sizes[0].capacity", "spec.providers", "spec.components[0].versions[0]", "spec.desired.a", "spec.desired.b",
 		"spec.hooks[0].phase", "spec.hooks[0].url", "spec.colour",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -12,8 +12,7 @@ import (
 // first tenant comes. They are tried as ordered and as placed: what is shown of
 // an instance is shown before its agent has said a word.
 func (f *file) try(o *Offering) {
-	parameters, err := o.Validate(nil)
-	if err != nil {
+	if _, err := o.Validate(nil); err != nil {
 		return // something is required, and only tenants know what
 	}
 	ctx := context.Background()
@@ -26,6 +25,11 @@ func (f *file) try(o *Offering) {
 		}
 	}
 	for _, plan := range slices.SortedFunc(maps.Keys(o.plans), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
+		parameters, err := o.ValidateOrder(*o.plans[plan].size, nil)
+		if err != nil {
+			f.atSize(o, plan, err)
+			continue
+		}
 		for _, model := range o.models(plan[0]) {
 			ordered := Facts{
 				ID: "sample", Name: "sample", Owner: "sample", Org: "sample", Phase: "accepted",
@@ -56,6 +60,17 @@ func (f *file) try(o *Offering) {
 		}
 	}
 	f.tryCluster(ctx, o, around)
+}
+
+// atSize reports what is wrong with the parameters of a size.
+func (f *file) atSize(o *Offering, plan [2]string, err error) {
+	for i, t := range o.Spec.Types {
+		for j, s := range t.Sizes {
+			if t.Name == plan[0] && s.Name == plan[1] {
+				f.at([]any{"spec", "types", i, "sizes", j, "parameters"}, "%v", err)
+			}
+		}
+	}
 }
 
 func (f *file) tryCluster(ctx context.Context, o *Offering, around Surroundings) {
