@@ -9,7 +9,41 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/ledger"
 )
+
+// The kinds of policies. The id of a document is its name, its spec is one of
+// the structs below, its status a Status.
+var (
+	KindQuota      = ledger.Kind{Name: "quota", Totals: [][]string{{}}}
+	KindDenyList   = ledger.Kind{Name: "denylist", Totals: [][]string{{}}}
+	KindAccessList = ledger.Kind{Name: "accesslist", Totals: [][]string{{}}}
+	KindTerms      = ledger.Kind{Name: "terms", Totals: [][]string{{}}}
+	// KindAcceptance is that a user has accepted a version of some terms.
+	KindAcceptance = ledger.Kind{
+		Name: "acceptance", Totals: [][]string{{}, {"org", "owner"}},
+		Fields: []ledger.Field{{Name: "terms", Type: ledger.Text}, {Name: "terms_version", Type: ledger.Text}},
+	}
+)
+
+// Kinds declares them to the ledger.
+func Kinds() []ledger.Kind {
+	return []ledger.Kind{KindQuota, KindDenyList, KindAccessList, KindTerms, KindAcceptance}
+}
+
+// Status of a document in the ledger.
+type Status struct {
+	Source string `json:"source"` // of the version in force
+	Digest string `json:"digest"`
+	// Said holds the digest that each file has brought last. A file that says
+	// what it said before is not applied again, so that a restart does not undo
+	// what somebody has applied since.
+	Said map[string]string `json:"said,omitempty"`
+	// Pending are the holders ("org/acme", "owner/alice") whose instances are
+	// yet to be told of the change; Everybody: all that the spec names.
+	Pending   []string `json:"pending,omitempty"`
+	Everybody bool     `json:"everybody,omitempty"`
+}
 
 // Quota is what an organisation or a single account may have: one document each.
 type Quota struct {

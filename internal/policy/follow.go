@@ -1,0 +1,149 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+// tables are the policies in force, as decisions need them. They are replaced,
+// never changed: readers do not wait.
+type tables struct {
+	quotas map[string]*Quota // by holder
+	denied map[string]bool   // users
+	closed bool              // an access list is enabled
+	let    map[string]bool   // organisations that it lets in
+	terms  map[string]*Terms
+}
+
+// known is what was last seen of an object.
+type known struct {
+	version int64
+	value   any // nil: gone, or not to be read
+}
+
+// settle brings the tables to the objects' state, unless later ones were seen.
+// What this binary cannot read leaves the last good version in force.
+func (s *Service) settle(ctx context.Context, objects ...ledger.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	touched := map[string]bool{}
+	for _, o := range objects {
+		before := s.known[o.Ref]
+		if blank(o.Kind) == nil || o.Version <= before.version {
+			continue
+		}
+		value := decode(o)
+		if value == nil && o.Deleted.IsZero() {
+			s.Log.ErrorContext(ctx, "policy not understood; the last good version stays in force", "kind", o.Kind, "name", o.ID)
+			value = before.value
+		}
+		s.known[o.Ref] = known{version: o.Version, value: value}
+		touched[o.Kind] = true
+	}
+	if len(touched) == 0 {
+		return
+	}
+	next := *s.tables.Load()
+	if touched[KindQuota.Name] {
+		next.quotas = map[string]*Quota{}
+	}
+	if touched[KindDenyList.Name] {
+		next.denied = map[string]bool{}
+	}
+	if touched[KindAccessList.Name] {
+		next.closed, next.let = false, map[string]bool{}
+	}
+	if touched[KindTerms.Name] {
+		next.terms = map[string]*Terms{}
+	}
+	for ref, k := range s.known {
+		if touched[ref.Kind] {
+			next.add(ref.ID, k.value)
+		}
+	}
+	s.tables.Store(&next)
+}
+
+func (t *tables) add(name string, value any) {
+	switch x := value.(type) {
+	case *Quota:
+		t.quotas[x.holder()] = x
+	case *DenyList:
+		for _, u := range x.Users {
+			t.denied[u] = true
+		}
+	case *AccessList:
+		if x.Enabled {
+			t.closed = true
+			for _, o := range x.Organisations {
+				t.let[o] = true
+			}
+		}
+	case *Terms:
+		t.terms[name] = x
+	}
+}
+
+const page = 1000
+
+// Load brings all policies of the ledger into force.
+func (s *Service) Load(ctx context.Context) error {
+	head, err := s.Store.Head(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot read the head of the log: %w", err)
+	}
+	var all []ledger.Object
+	for _, k := range Kinds() {
+		if blank(k.Name) == nil {
+			continue
+		}
+		query := ledger.Query{Kind: k.Name, Limit: page, Deleted: true}
+		for {
+			objects, err := s.Store.List(ctx, query)
+			if err != nil {
+				return fmt.Errorf("cannot list policies: %w", err)
+			}
+			all = append(all, objects...)
+			if len(objects) < page {
+				break
+			}
+			query.AfterID = objects[len(objects)-1].ID
+		}
+	}
+	s.settle(ctx, all...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = max(s.after, head.Seq)
+	return nil
+}
+
+// Follow keeps the policies in force as fresh as the log, whoever writes it,
+// until ctx ends. It is one goroutine, the caller's, and starts where Load has
+// read.
+func (s *Service) Follow(ctx context.Context, feed *ledger.Feed) error {
+	s.mu.Lock()
+	after := s.after
+	s.mu.Unlock()
+	for ctx.Err() == nil {
+		changes, err := feed.Next(ctx, after)
+		if err != nil {
+			select { // the store is away; nothing is lost meanwhile
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		var mine []ledger.Object
+		for i := range changes {
+			after = changes[i].Seq
+			if blank(changes[i].Object.Kind) != nil {
+				mine = append(mine, changes[i].Object)
+			}
+		}
+		s.settle(ctx, mine...)
+	}
+	return nil
+}

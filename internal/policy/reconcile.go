@@ -1,0 +1,154 @@
+package policy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/reconcile"
+)
+
+// Tenants knows who has what. What is woken decides for itself what the change
+// means.
+type Tenants interface {
+	// OwnedBy returns the wakes of what a user owns, after an id, and the id to
+	// go on after: empty when that was all.
+	OwnedBy(ctx context.Context, user, after string, limit int) (wakes []ledger.Wake, next string, err error)
+	// OfOrg returns those of an organisation.
+	OfOrg(ctx context.Context, org, after string, limit int) (wakes []ledger.Wake, next string, err error)
+}
+
+// Reconciler of the kinds "denylist", "quota", "accesslist" and "terms": it
+// wakes those whom a change is about.
+type Reconciler struct {
+	Store   Store
+	Tenants Tenants // nil: nobody has anything
+}
+
+// Reconcile wakes all that is pending, then writes that it did. It may stop and
+// start again anywhere: to be woken twice does no harm.
+func (r *Reconciler) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.Result, error) {
+	o, err := r.Store.Get(ctx, task.Ref)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	var status Status
+	if err := json.Unmarshal(o.Status, &status); err != nil {
+		return reconcile.Result{}, reconcile.Terminal(fmt.Errorf("cannot read the status of %s: %w", o.Ref, err))
+	}
+	holders := status.Pending
+	if status.Everybody {
+		value := blank(o.Kind)
+		if err := json.Unmarshal(o.Spec, value); err != nil {
+			return reconcile.Result{}, reconcile.Terminal(fmt.Errorf("cannot read %s: %w", o.Ref, err))
+		}
+		holders = append(woken(value), holders...)
+	}
+	if len(holders) == 0 {
+		return reconcile.Done(ledger.Set{}), nil
+	}
+	cause := ledger.ByChange(o.Ref, o.Version)
+	for _, holder := range holders {
+		if err := r.wake(ctx, holder, cause); err != nil {
+			return reconcile.Result{}, fmt.Errorf("cannot tell the instances of %s: %w", holder, err)
+		}
+	}
+	status.Pending, status.Everybody = nil, false
+	expect := o.Version
+	if o.Status, err = encode(status); err != nil {
+		return reconcile.Result{}, reconcile.Terminal(err)
+	}
+	return reconcile.Done(ledger.Set{
+		Actor: "system", Cause: cause, Puts: []ledger.Put{{Object: o, Expect: expect, Op: "told"}},
+	}), nil
+}
+
+// wakesAtOnce bounds one commit.
+const wakesAtOnce = 500
+
+func (r *Reconciler) wake(ctx context.Context, holder string, cause ledger.Cause) error {
+	if r.Tenants == nil {
+		return nil
+	}
+	which, name, _ := strings.Cut(holder, "/")
+	find := r.Tenants.OwnedBy
+	if which == "org" {
+		find = r.Tenants.OfOrg
+	}
+	for after := ""; ; {
+		wakes, next, err := find(ctx, name, after, wakesAtOnce)
+		if err != nil {
+			return err
+		}
+		if len(wakes) > 0 {
+			if _, err := r.Store.Commit(ctx, ledger.Set{Actor: "system", Cause: cause, Wakes: wakes}); err != nil {
+				return err
+			}
+		}
+		if next == "" || next <= after {
+			return nil
+		}
+		after = next
+	}
+}
+
+// woken are the holders whom a policy is about: those of a deny list go, those
+// of a quota look again what they may have. Access lists and terms are looked
+// at when somebody comes, and take nothing away.
+func woken(value any) []string {
+	switch x := value.(type) {
+	case *Quota:
+		return []string{x.holder()}
+	case *DenyList:
+		out := make([]string, len(x.Users))
+		for i, u := range x.Users {
+			out[i] = "owner/" + u
+		}
+		return out
+	}
+	return nil
+}
+
+// pending is whom a new version is to be told to: those whom it is about more
+// than the one before, and those who were not told of that yet. All of them are
+// not listed again: the spec does.
+func pending(before ledger.Object, old Status, value any) (holders []string, everybody bool) {
+	about := woken(value)
+	was := decode(before)
+	if _, quota := value.(*Quota); quota {
+		if q, ok := was.(*Quota); ok && q.holder() != about[0] {
+			holders = []string{q.holder()}
+		}
+		for _, h := range old.Pending {
+			if h != about[0] && !slices.Contains(holders, h) {
+				holders = append(holders, h)
+			}
+		}
+		return holders, true
+	}
+	if len(about) == 0 {
+		return nil, false
+	}
+	if was == nil || old.Everybody {
+		return nil, true
+	}
+	told := map[string]bool{}
+	for _, h := range woken(was) {
+		told[h] = true
+	}
+	for _, h := range old.Pending {
+		delete(told, h)
+	}
+	for _, h := range about {
+		if !told[h] {
+			holders = append(holders, h)
+		}
+	}
+	if len(holders) == len(about) {
+		return nil, true
+	}
+	return holders, false
+}
