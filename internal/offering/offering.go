@@ -126,7 +126,8 @@ type Size struct {
 	Lifespan    Duration       `json:"lifespan,omitzero"`
 	Maturity    string         `json:"maturity,omitempty"` // default stable
 	Limits      map[string]any `json:"limits,omitempty"`   // free-form, for expressions
-	// Parameters that an order of this size gets, unless it says otherwise.
+	// Parameters that an order of this size gets, where neither the order nor
+	// a default of the schema says otherwise.
 	Parameters map[string]any `json:"parameters,omitempty"`
 	Present    map[string]any `json:"present,omitempty"` // what instance_types shows of it besides
 }

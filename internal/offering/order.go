@@ -28,22 +28,26 @@ func (o *Offering) Validate(parameters map[string]any) (map[string]any, error) {
 	return out, err
 }
 
-// ValidateOrder is Validate for what a tenant says in an order of a size, which
-// has parameters of its own. Those that the schema calls readOnly are not the
-// tenant's to set.
-func (o *Offering) ValidateOrder(size Size, parameters map[string]any) (map[string]any, error) {
+// ValidateOrder is Validate for what a tenant says in an order: parameters that
+// the schema calls readOnly are not the tenant's to set.
+func (o *Offering) ValidateOrder(parameters map[string]any) (map[string]any, error) {
 	properties, _ := o.Spec.Parameters["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		if p, _ := properties[name].(map[string]any); p["readOnly"] == true {
 			return nil, fault.New(fault.Invalid, "%.64s: is not the tenant's to set", name).Because("parameters")
 		}
 	}
-	if len(size.Parameters) == 0 {
-		return o.Validate(parameters)
+	return o.Validate(parameters)
+}
+
+// Fill adds the size's own parameters to those of an order.
+func (s Size) Fill(parameters map[string]any) map[string]any {
+	if len(s.Parameters) == 0 {
+		return parameters
 	}
-	all := maps.Clone(size.Parameters)
-	maps.Copy(all, parameters)
-	return o.Validate(all)
+	out := maps.Clone(s.Parameters)
+	maps.Copy(out, parameters)
+	return out
 }
 
 // Plan finds "type.size"; "" is the first type's first size. Faults: Invalid,

@@ -51,7 +51,7 @@ func (o *Offering) ReservedItems(ctx context.Context, around Surroundings, provi
 // reservation are the facts of an instance that nobody ordered.
 func (o *Offering) reservation(t *Type, n int64, around Surroundings) Facts {
 	name := fmt.Sprintf("reserved-%s-%s-%d", o.Spec.Names.Singular, t.Name, n)
-	parameters, err := o.ValidateOrder(t.Sizes[0], nil)
+	parameters, err := o.Validate(t.Sizes[0].Parameters)
 	if err != nil {
 		parameters = map[string]any{} // something is required, and only tenants know what
 	}

@@ -25,7 +25,7 @@ func (f *file) try(o *Offering) {
 		}
 	}
 	for _, plan := range slices.SortedFunc(maps.Keys(o.plans), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
-		parameters, err := o.ValidateOrder(*o.plans[plan].size, nil)
+		parameters, err := o.Validate(o.plans[plan].size.Parameters)
 		if err != nil {
 			f.atSize(o, plan, err)
 			continue
