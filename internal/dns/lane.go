@@ -56,12 +56,20 @@ func (l *lane) add(j *job) {
 func (l *lane) run() {
 	for {
 		time.Sleep(l.window) // others that come at about the same time join
-		jobs := l.take()
-		if jobs == nil {
+		if jobs := l.take(); len(jobs) > 0 {
+			l.work(jobs, 0)
+		}
+		if !l.more() {
 			return
 		}
-		l.work(jobs, 0)
 	}
+}
+
+func (l *lane) more() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running = len(l.waiting) > 0
+	return l.running
 }
 
 // take returns the next batch. A host is in it at most once: what is wanted of
@@ -83,7 +91,6 @@ func (l *lane) take() []*job {
 		}
 	}
 	l.waiting = later
-	l.running = batch != nil
 	return batch
 }
 
