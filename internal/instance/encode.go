@@ -98,6 +98,7 @@ func facts(in *Instance, off *offering.Offering) offering.Facts {
 	}
 	for _, r := range in.Status.Routes {
 		if r.Router != "" {
+			f.RoutesDone = !in.Status.Named || in.published()
 			f.Routes = append(f.Routes, map[string]any{"domain": r.Host, "router": r.Router})
 		}
 	}

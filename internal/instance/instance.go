@@ -35,27 +35,29 @@ type Transition struct {
 // Transitions is the only place that says which moves there are.
 // docs/states.md is drawn from it.
 var Transitions = []Transition{
-	{Accepted, Preparing, "worker", "a data plane with room was found and its units are reserved"},
-	{Accepted, Failed, "worker", "no data plane had room for an hour, or a hook refused"},
-	{Preparing, Provisioning, "worker", "hooks have answered and the data plane's document is made"},
-	{Preparing, Failed, "worker", "a hook refused, or could not be reached for five minutes"},
-	{Provisioning, Ready, "agent", "the agent reports ready for the wanted generation"},
-	{Provisioning, Failed, "agent", "the agent reports an error, or a hook refused"},
+	{Accepted, Preparing, "worker", "its quota is reserved; a data plane with room and all versions was found, and its units are reserved"},
+	{Accepted, Failed, "worker", "no data plane had room for an hour, or the wanted versions for five minutes; the quota was refused; or a hook refused"},
+	{Preparing, Provisioning, "worker", "hooks have answered, its account and certificate are there, and the data plane's document is made"},
+	{Preparing, Failed, "worker", "a hook or the identity provider refused, or could not be reached for five minutes"},
+	{Provisioning, Ready, "agent", "the agent reports ready for what it was told last, and its hosts are published"},
+	{Provisioning, Failed, "agent", "the agent reports an error, a hook refused, or its hosts cannot be published"},
+	{Provisioning, Suspending, "clock", "its end is within the grace period"},
 	{Ready, Failed, "agent", "the agent reports an error, or a hook refused"},
-	{Ready, Suspending, "user", "an operator suspends it"},
+	{Ready, Suspending, "user, clock", "an operator suspends it, or its end is within the grace period"},
 	{Failed, Ready, "agent", "the agent reports ready again, unless a hook refused what is wanted"},
 	{Suspending, Suspended, "agent", "the agent reports suspended"},
-	{Suspended, Resuming, "user", "an operator resumes it"},
+	{Suspended, Resuming, "user, worker", "an operator resumes it, or its end is far again"},
 	{Resuming, Ready, "agent", "the agent reports ready"},
 	{Resuming, Failed, "agent", "the agent reports an error, or a hook refused"},
-	{Accepted, Deprovision, "user, clock", "deleted, or past its lifespan"},
-	{Preparing, Deprovision, "user, clock", "deleted, or past its lifespan"},
-	{Provisioning, Deprovision, "user, clock", "deleted, or past its lifespan"},
-	{Ready, Deprovision, "user, clock", "deleted, or past its lifespan"},
-	{Failed, Deprovision, "user, clock", "deleted, or past its lifespan"},
-	{Suspending, Deprovision, "user, clock", "deleted, or past its lifespan"},
-	{Suspended, Deprovision, "user, clock", "deleted, or past its lifespan"},
-	{Resuming, Deprovision, "user, clock", "deleted, or past its lifespan"},
+	{Resuming, Suspending, "clock", "its end is within the grace period"},
+	{Accepted, Deprovision, "user, clock", "deleted, past its end, or its owner was denied"},
+	{Preparing, Deprovision, "user, clock", "deleted, past its end, or its owner was denied"},
+	{Provisioning, Deprovision, "user, clock", "deleted, past its end, or its owner was denied"},
+	{Ready, Deprovision, "user, clock", "deleted, past its end, or its owner was denied"},
+	{Failed, Deprovision, "user, clock", "deleted, past its end, or its owner was denied"},
+	{Suspending, Deprovision, "user, clock", "deleted, past its end, or its owner was denied"},
+	{Suspended, Deprovision, "user, clock", "deleted, past its end, or its owner was denied"},
+	{Resuming, Deprovision, "user, clock", "deleted, past its end, or its owner was denied"},
 	{Deprovision, Deleting, "agent", "the agent reports that it is gone, or it never reached a data plane"},
 }
 
@@ -130,6 +132,7 @@ type Status struct {
 
 	Cluster   string            `json:"cluster,omitempty"`
 	Units     int64             `json:"units,omitempty"`    // reserved on the cluster
+	Room      []Hold            `json:"room,omitempty"`     // the cluster's counters that they are counted in
 	Rejected  []string          `json:"rejected,omitempty"` // clusters that had no room after all
 	Namespace string            `json:"namespace,omitempty"`
 	Placement string            `json:"placement,omitempty"` // new for every placing
@@ -138,9 +141,15 @@ type Status struct {
 	// Held are the ledger's counters that it counts in; they are given back
 	// exactly as they were taken, whatever the offering says by then.
 	Held []Hold `json:"held,omitempty"`
-	// Source granted its quota, under the reservation Ticket.
-	Source string `json:"source,omitempty"`
-	Ticket string `json:"ticket,omitempty"`
+	// Source granted its quota. Tickets are the reservations that may be there,
+	// written down before they are asked for; the one with the id Reserved is in
+	// force, under the source's own number Ticket.
+	Source   string   `json:"source,omitempty"`
+	Tickets  []Ticket `json:"tickets,omitempty"`
+	Reserved string   `json:"reserved,omitempty"`
+	Ticket   string   `json:"ticket,omitempty"`
+	// Resting: it was suspended by the clock, not by an operator.
+	Resting bool `json:"resting,omitempty"`
 	// Paid is the billing that is in force; the spec has the wanted one.
 	Paid             Billing `json:"paid,omitzero"`
 	Promotion        string  `json:"promotion,omitempty"` // promoting, failed
@@ -149,6 +158,10 @@ type Status struct {
 	// Client is its account at the identity provider, with its sealed secret.
 	Client string `json:"client,omitempty"`
 	Secret string `json:"secret,omitempty"` // reference into the ledger's vault
+	// Named and Certified: its hosts may be at the name servers, and have
+	// certificates. Both are written down before anything is asked for.
+	Named     bool `json:"named,omitempty"`
+	Certified bool `json:"certified,omitempty"`
 	// Published is what the name servers were last seen to have: host to target.
 	Published map[string]string `json:"published,omitempty"`
 
@@ -166,6 +179,12 @@ type Status struct {
 type Hold struct {
 	Counter string `json:"counter"`
 	Units   int64  `json:"units"`
+}
+
+// Ticket is a reservation at a source of quota.
+type Ticket struct {
+	ID     string `json:"id"`               // ours
+	Number string `json:"number,omitempty"` // the source's
 }
 
 // Route is a host of the instance.
@@ -265,7 +284,7 @@ func DesiredItem(o ledger.Object) (item Item, ok bool) {
 		return Item{}, false
 	}
 	return Item{
-		ID: o.ID, Generation: in.Status.Rendered, Token: in.Status.Token,
+		ID: o.ID, Generation: in.issued(), Token: in.Status.Token,
 		Delete: o.Phase == Deprovision, Body: in.Status.Desired,
 	}, true
 }
@@ -280,7 +299,15 @@ func (in *Instance) seen() (state, message string, current bool) {
 	if o == nil || o.Placement != in.Status.Placement {
 		return "", "", false
 	}
-	return o.State, o.Message, o.Generation >= in.Status.Rendered
+	return o.State, o.Message, o.Generation >= in.issued()
+}
+
+// issued is the generation that changed the data plane's document last.
+func (in *Instance) issued() int64 {
+	if in.Status.Issued == 0 { // written before this was told apart
+		return in.Status.Rendered
+	}
+	return in.Status.Issued
 }
 
 func (in *Instance) hooked(phase string) bool { return slices.Contains(in.Status.Hooked, phase) }

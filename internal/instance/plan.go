@@ -2,19 +2,26 @@ package instance
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
 )
 
-// How long a phase may take before it has failed.
+// How long things may take; an offering can say otherwise for the first three.
 const (
 	placeWithin   = time.Hour
 	prepareWithin = 5 * time.Minute
+	observeEvery  = 10 * time.Minute
+	versionWithin = 5 * time.Minute
 	hookRetry     = 500 * time.Millisecond // while others wait for the same seller
 	placeRetry    = time.Minute            // a net: whoever makes room wakes those who wait for it
+	lookRetry     = 30 * time.Second       // of a look at what could not be asked
 )
 
 // Facts are what Plan looks at besides the instance.
@@ -22,48 +29,44 @@ type Facts struct {
 	Candidates []cluster.Candidate // ready clusters of the region; only read where NeedsCandidates
 	Units      int64               // that the size takes
 	Hooks      bool                // the offering has hooks for the present phase
+	Timing     offering.Timing     // zero: the defaults
+
+	// Open are components whose version is chosen when it is placed, with what
+	// is wanted ("": the newest). Offers are the choices by cluster; a cluster
+	// that lacks a component is not listed.
+	Open   map[string]string
+	Offers map[string]map[string]string
+
+	Grace    time.Duration // of the billing model in force
+	Lifespan bool          // of the size: nobody's entitlement moves its end
+	Entitled Answer
+	Denied   bool   // its owner may do nothing any more
+	Target   Answer // is the billing model to be had that it is promoted to?
+	Refusal  string // why not
+
+	Identity    bool // it is to have an account at an identity provider
+	Names       bool // there are name servers for its hosts
+	Certificate bool // there is a source of certificates
+	Looked      bool // outside, within Timing.Observe
+	NextLook    time.Duration
 }
 
-// Action is one step. Plan returns them in the order they are to be done; all
-// but Call are only written, together, in one commit.
-type Action interface{ action() }
+// Answer of somebody who may not have been asked, or not have answered.
+type Answer int
 
-type (
-	// Move enters a phase.
-	Move struct{ To, Reason string }
-	// Place reserves the units on a cluster.
-	Place struct{ Cluster string }
-	// Unplace gives the units back after the cluster had no room.
-	Unplace struct{}
-	// Render makes the data plane's document for the present generation.
-	Render struct{}
-	// Call calls the hooks of the present phase.
-	Call struct{ Within time.Duration }
-	// Finish ends the running operation.
-	Finish struct{ Phase, Reason string }
-	// Expire turns the end of the lifespan into the wish to delete.
-	Expire struct{}
-	// Clean gives names and units back and soft-deletes the object.
-	Clean struct{}
-	// Queue waits for room.
-	Queue struct{ Why string }
-	// Come comes back later.
-	Come struct {
-		After time.Duration
-		Why   string
-	}
+// Answers. Nothing is ever done because of Unknown.
+const (
+	Unknown Answer = iota
+	Yes
+	No
 )
 
-func (Move) action()    {}
-func (Place) action()   {}
-func (Unplace) action() {}
-func (Render) action()  {}
-func (Call) action()    {}
-func (Finish) action()  {}
-func (Expire) action()  {}
-func (Clean) action()   {}
-func (Queue) action()   {}
-func (Come) action()    {}
+func or(d offering.Duration, standard time.Duration) time.Duration {
+	if d > 0 {
+		return time.Duration(d)
+	}
+	return standard
+}
 
 // NeedsCandidates reports whether Plan will want to place the instance.
 func NeedsCandidates(in Instance) bool {
@@ -81,19 +84,26 @@ func Plan(in Instance, facts Facts, now time.Time) []Action {
 	if !in.Deleted.IsZero() {
 		return nil
 	}
-	if expired(in, now) {
-		return []Action{Expire{}}
+	if why := ended(in, facts, now); why != "" {
+		return []Action{Expire{Why: why}}
 	}
 	if facts.Hooks && !in.hooked(in.Phase) {
-		return []Action{Call{Within: hookWithin(in.Phase)}}
+		return []Action{Call{Within: hookWithin(in.Phase, facts)}}
+	}
+	if moved := planEnd(in, facts, now); len(moved) > 0 {
+		return moved
 	}
 	switch in.Phase {
 	case Accepted:
-		return planPlace(in, facts, now, Move{To: Preparing})
+		return planAccepted(in, facts, now)
 	case Preparing:
-		return []Action{Render{}, Move{To: Provisioning}}
+		return planPreparing(in, facts)
 	case Provisioning, Resuming, Ready, Failed, Suspending, Suspended:
-		return untilExpiry(in, planPlaced(in, facts, now), now)
+		actions := planPromotion(in, facts)
+		if len(actions) == 0 {
+			actions = planPlaced(in, facts, now)
+		}
+		return alarm(in, facts, actions, now)
 	case Deprovision:
 		state, _, _ := in.seen()
 		if in.placed() && state != stateDeleted {
@@ -104,9 +114,53 @@ func Plan(in Instance, facts Facts, now time.Time) []Action {
 		}
 		return []Action{Move{To: Deleting}}
 	case Deleting:
-		return []Action{Finish{Phase: operation.Succeeded}, Clean{}}
+		end := []Action{Finish{Phase: operation.Succeeded}, Clean{}}
+		if in.outside() {
+			return append([]Action{Withdraw{}}, end...)
+		}
+		return end
 	}
 	return nil
+}
+
+// outside reports whether somebody else may hold something of the instance.
+func (in *Instance) outside() bool {
+	s := &in.Status
+	return s.Client != "" || s.Secret != "" || s.Named || s.Certified || len(s.Tickets) > 0
+}
+
+// planAccepted reserves the quota and a place, and makes up what preparing will
+// need, so that one commit does for all where nothing is in the way.
+func planAccepted(in Instance, facts Facts, now time.Time) []Action {
+	var reserve, seal []Action
+	if len(in.Status.Tickets) > 0 && in.Status.Reserved == "" {
+		reserve = []Action{Reserve{}}
+	}
+	if facts.Identity && in.Status.Client == "" {
+		seal = []Action{Seal{}}
+	}
+	actions := planPlace(in, facts, now, Move{To: Preparing})
+	if _, waits := actions[0].(Queue); waits && len(reserve) > 0 {
+		return reserve // whoever waits for room has its quota already
+	}
+	if last, ok := actions[len(actions)-1].(Move); ok && last.To == Preparing {
+		return slices.Concat(reserve, actions[:len(actions)-1], seal, []Action{last})
+	}
+	return actions
+}
+
+func planPreparing(in Instance, facts Facts) []Action {
+	if facts.Identity && in.Status.Client == "" {
+		return []Action{Seal{}}
+	}
+	var actions []Action
+	if facts.Identity {
+		actions = append(actions, Account{})
+	}
+	if facts.Certificate {
+		actions = append(actions, Certify{})
+	}
+	return append(actions, Render{}, Move{To: Provisioning})
 }
 
 // planPlaced decides for an instance that a data plane has, or is to have.
@@ -122,7 +176,7 @@ func planPlaced(in Instance, facts Facts, now time.Time) []Action {
 	}
 	state, message, current := in.seen()
 	switch {
-	case in.Phase == Ready && in.Spec.Suspended:
+	case in.Spec.Suspended && CanMove(in.Phase, Suspending):
 		return []Action{Render{}, Move{To: Suspending}}
 	case in.Phase == Suspended && !in.Spec.Suspended:
 		return []Action{Render{}, Move{To: Resuming}}
@@ -140,7 +194,7 @@ func planPlaced(in Instance, facts Facts, now time.Time) []Action {
 		reason := failure(message)
 		return []Action{Move{To: Failed, Reason: reason}, Finish{Phase: operation.Failed, Reason: reason}}
 	case state == stateReady && in.Phase != Ready && CanMove(in.Phase, Ready):
-		return []Action{Move{To: Ready}, Finish{Phase: operation.Succeeded}}
+		return append(publish(in, facts), Move{To: Ready}, Finish{Phase: operation.Succeeded})
 	case state == stateReady && in.Phase == Ready, state == stateSuspended && in.Phase == Suspended:
 		return conclude(in, Finish{Phase: operation.Succeeded})
 	case state == stateError && in.Phase == Failed:
@@ -159,23 +213,66 @@ func conclude(in Instance, with Finish) []Action {
 	return []Action{with}
 }
 
-// planPlace picks the first cluster with room and goes on with next.
+// publish makes hosts known that are not yet, or point elsewhere.
+func publish(in Instance, facts Facts) []Action {
+	if facts.Names && !in.published() {
+		return []Action{Publish{}}
+	}
+	return nil
+}
+
+// published reports whether all hosts whose targets are known are in place.
+func (in *Instance) published() bool {
+	for _, r := range in.Status.Routes {
+		if r.Router != "" && in.Status.Published[r.Host] != r.Router {
+			return false
+		}
+	}
+	return true
+}
+
+// planPlace picks the first cluster with room and versions, and goes on with next.
 func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 	if in.Status.Cluster != "" {
 		return []Action{next}
 	}
+	room := false
 	for _, c := range facts.Candidates {
-		if c.Free() >= facts.Units && !slices.Contains(in.Status.Rejected, c.ID) {
-			return []Action{Place{Cluster: c.ID}, next}
+		if c.Free() < facts.Units || slices.Contains(in.Status.Rejected, c.ID) {
+			continue
 		}
+		versions, offered := facts.Offers[c.ID]
+		if offered || len(facts.Open) == 0 {
+			return []Action{Place{Cluster: c.ID, Versions: versions}, next}
+		}
+		room = true
 	}
+	waited, within := now.Sub(in.Status.Since), or(facts.Timing.Place, placeWithin)
 	why := fmt.Sprintf("waiting for room in region %s of %s", in.Spec.Region, in.Spec.Provider)
-	if now.Sub(in.Status.Since) >= placeWithin {
-		reason := fmt.Sprintf("Region %s of %s had no room for an hour. Delete this instance and try another region, or try again later.",
-			in.Spec.Region, in.Spec.Provider)
+	reason := fmt.Sprintf("Region %s of %s had no room for %s. Delete this instance and try another region, or try again later.",
+		in.Spec.Region, in.Spec.Provider, spoken(within))
+	if room {
+		parts := strings.Join(slices.Sorted(maps.Keys(facts.Open)), ", ")
+		within = min(within, versionWithin)
+		why = fmt.Sprintf("waiting for a data plane that offers the wanted version of %s", parts)
+		reason = fmt.Sprintf("No data plane in region %s of %s offered the wanted version of %s for %s. Delete this instance and try again later.",
+			in.Spec.Region, in.Spec.Provider, parts, spoken(within))
+	}
+	if waited >= within {
 		return []Action{Move{To: Failed, Reason: reason}, Finish{Phase: operation.Failed, Reason: reason}}
 	}
 	return []Action{Queue{Why: why}}
+}
+
+func spoken(d time.Duration) string {
+	if d == time.Hour {
+		return "an hour"
+	}
+	s := strings.TrimSuffix(d.String(), "0s")
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 func failure(message string) string {
@@ -185,23 +282,28 @@ func failure(message string) string {
 	return "The data plane reports: " + message
 }
 
-func expired(in Instance, now time.Time) bool {
-	return !in.Status.Expires.IsZero() && !now.Before(in.Status.Expires) && in.Phase != Deprovision && in.Phase != Deleting
-}
-
-// untilExpiry adds the alarm clock where nothing else is to be done.
-func untilExpiry(in Instance, actions []Action, now time.Time) []Action {
-	if len(actions) > 0 || in.Status.Expires.IsZero() {
-		return actions
-	}
-	return []Action{Come{After: in.Status.Expires.Sub(now), Why: "its lifespan ends " + in.Status.Expires.Format(time.RFC3339)}}
-}
-
 // hookWithin is how long a phase waits for its hooks; a deletion waits for ever,
 // since giving up would leave the seller's side behind.
-func hookWithin(phase string) time.Duration {
+func hookWithin(phase string, facts Facts) time.Duration {
 	if phase == Deprovision || phase == Deleting {
 		return 0
 	}
-	return prepareWithin
+	return or(facts.Timing.Prepare, prepareWithin)
+}
+
+// hopeless decides whether trouble with somebody outside fails the instance:
+// at once where they refuse what they are given, else when the phase has lasted
+// too long. A deletion is never given up, and what runs is left running.
+func hopeless(in Instance, facts Facts, kind fault.Kind, now time.Time) bool {
+	refused := kind == fault.Invalid || kind == fault.Denied || kind == fault.Exhausted || kind == fault.Conflict
+	waited := now.Sub(in.Status.Since)
+	switch in.Phase {
+	case Accepted:
+		return refused || waited >= or(facts.Timing.Place, placeWithin)
+	case Preparing:
+		return refused || kind != fault.NotFound && waited >= or(facts.Timing.Prepare, prepareWithin)
+	case Provisioning:
+		return refused
+	}
+	return false
 }

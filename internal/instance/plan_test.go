@@ -98,7 +98,7 @@ func TestPlan(t *testing.T) {
 		{"resumption", at(instance.Suspended, placed, seen("suspended", "")), instance.Facts{},
 			[]instance.Action{instance.Render{}, instance.Move{To: instance.Resuming}}},
 		{"its lifespan's end becomes the wish to delete", at(instance.Ready, placed, func(in *instance.Instance) { in.Status.Expires = start }), instance.Facts{},
-			[]instance.Action{instance.Expire{}}},
+			[]instance.Action{instance.Expire{Why: "its lifespan ended"}}},
 		{"before its end it sets the alarm clock",
 			at(instance.Ready, placed, seen("ready", ""), func(in *instance.Instance) { in.Status.Operation, in.Status.Expires = "", start.Add(time.Hour) }), instance.Facts{},
 			[]instance.Action{instance.Come{After: time.Hour, Why: "its lifespan ends 2026-01-02T04:04:05Z"}}},

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -18,11 +19,24 @@ type Observation struct {
 	State      string // as package runtime names them
 	Message    string
 	Versions   map[string]string
+	Upgrading  []string // components whose version it is changing
+	Routes     []RouteReport // none: nothing is said of them
+	AdminURL   string        // of the instance's own API
+}
+
+// RouteReport is where the data plane takes traffic for a host of the instance:
+// the host with the prefix and a "-" in front, or without one the route of that
+// name, else the instance's own host.
+type RouteReport struct {
+	Name   string
+	Prefix string
+	Router string
 }
 
 const (
 	reportWriters = 64 // sets of one report that share commits
 	maxMessage    = 1024
+	maxHost       = 253
 	noOffering    = "offering"
 )
 
@@ -84,8 +98,14 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 		seen := &Observed{
 			Generation: item.Generation, State: item.State, Message: item.Message,
 			Versions: item.Versions, Placement: in.Status.Placement,
+			Upgrading: slices.Sorted(slices.Values(item.Upgrading)), AdminURL: item.AdminURL,
 		}
-		if last := in.Status.Observed; last.equal(seen) || last != nil && last.Placement == seen.Placement && last.Generation > seen.Generation {
+		claims, err := in.route(item.Routes)
+		if err != nil {
+			return err
+		}
+		rerouted := claims != nil
+		if last := in.Status.Observed; last.equal(seen) && !rerouted || last != nil && last.Placement == seen.Placement && last.Generation > seen.Generation {
 			return nil
 		}
 		off, ok := s.Offerings.Get(in.Spec.Offering)
@@ -99,11 +119,57 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 		}
 		_, err = s.Store.Commit(ctx, ledger.Set{
 			Actor: "agent:" + clusterID, Cause: ledger.CauseOf(ctx),
-			Puts:  []ledger.Put{put},
-			Wakes: []ledger.Wake{{Ref: o.Ref, Org: o.Org}},
+			Puts:   []ledger.Put{put},
+			Claims: claims,
+			Wakes:  []ledger.Wake{{Ref: o.Ref, Org: o.Org}},
 		})
+		if fault.Reason(err) == "name-taken" {
+			return fault.New(fault.Invalid, "a host is another instance's: %w", err)
+		}
 		if fault.Reason(err) != "version" || attempt >= maxConflicts {
 			return err
 		}
 	}
+}
+
+const maxRoutes = 64
+
+var (
+	hostPattern   = regexp.MustCompile(`^([a-z0-9_]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	prefixPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+)
+
+// route takes over where the hosts are to point at, and the hosts that only the
+// data plane knew of. It returns the claims to make; nil: nothing is new. What
+// is not told stays as it is.
+func (in *Instance) route(told []RouteReport) ([]ledger.Claim, error) {
+	if len(told) > maxRoutes {
+		return nil, fault.New(fault.Invalid, "more than %d routes", maxRoutes)
+	}
+	routes, changed := slices.Clone(in.Status.Routes), false
+	for _, t := range told {
+		router, host := strings.ToLower(strings.TrimSuffix(t.Router, ".")), in.host()
+		if t.Prefix != "" {
+			host = t.Prefix + "-" + host
+		}
+		if len(router) > maxHost || !hostPattern.MatchString(router) || len(t.Name) > maxHost ||
+			in.host() == "" || len(host) > maxHost || t.Prefix != "" && !prefixPattern.MatchString(t.Prefix) {
+			return nil, fault.New(fault.Invalid, "a route is not one")
+		}
+		i := slices.IndexFunc(routes, func(r Route) bool { return t.Prefix == "" && t.Name != "" && r.Name == t.Name })
+		if i < 0 {
+			i = slices.IndexFunc(routes, func(r Route) bool { return r.Host == host })
+		}
+		switch {
+		case i < 0:
+			routes, changed = append(routes, Route{Name: t.Name, Host: host, Router: router}), true
+		case routes[i].Router != router:
+			routes[i].Router, changed = router, true
+		}
+	}
+	if !changed {
+		return nil, nil
+	}
+	in.Status.Routes = routes
+	return names(in), nil
 }

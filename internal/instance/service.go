@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"slices"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/fault"
@@ -33,133 +30,6 @@ type Service struct{ Config }
 
 // NewService makes the service.
 func NewService(c Config) *Service { return &Service{c.filled()} }
-
-// Create is an order.
-type Create struct {
-	Name       string
-	Provider   string // default: the offering's first
-	Region     string // default: the provider's first
-	MultiAZ    *bool
-	Plan       string // <type>.<size>; default: what the caller has quota for, in its first size
-	Version    string // of the first component; default: the newest
-	Billing    Billing
-	Cluster    string // one of the tenant's own; default: the fleet's
-	Parameters map[string]any
-}
-
-// Create accepts an order. It answers when the order is durable, long before
-// the instance is ready.
-func (s *Service) Create(ctx context.Context, off *offering.Offering, req Create) (ledger.Object, error) {
-	who := access.From(ctx)
-	if who.User == "" {
-		return ledger.Object{}, fault.New(fault.Denied, "the token names no user").Because("denied")
-	}
-	if err := ValidateName(req.Name); err != nil {
-		return ledger.Object{}, err
-	}
-	spec, size, err := order(off, req)
-	if err != nil {
-		return ledger.Object{}, err
-	}
-	now := s.Now().UTC()
-	in := Instance{
-		Object: ledger.Object{
-			Ref: ledger.Ref{Kind: Kind.Name, ID: ledger.NewID()},
-			Org: who.Org, Owner: who.User, Name: req.Name, Phase: Accepted, Created: now,
-		},
-		Spec:   spec,
-		Status: Status{Since: now},
-	}
-	if size.Lifespan > 0 {
-		in.Status.Expires = now.Add(time.Duration(size.Lifespan))
-	}
-	routes, err := off.Routes(ctx, facts(&in, off))
-	if err != nil {
-		return ledger.Object{}, err
-	}
-	for _, r := range routes {
-		in.Status.Routes = append(in.Status.Routes, Route{Name: r.Name, Host: r.Host})
-	}
-	op := operation.Start("create", in.Object, ledger.CauseOf(ctx))
-	in.Status.Operation = op.Object.ID
-	put, err := encode(ctx, off, &in, "create")
-	if err != nil {
-		return ledger.Object{}, err
-	}
-	r, err := s.Store.Commit(ctx, ledger.Set{
-		Actor: who.Actor(), Cause: ledger.CauseOf(ctx),
-		Puts:   []ledger.Put{put, op},
-		Claims: names(&in),
-		Wakes:  []ledger.Wake{{Ref: in.Ref}},
-	})
-	if fault.Reason(err) == "name-taken" {
-		return ledger.Object{}, fault.New(fault.Conflict, "%s name is already used: %w", off.Spec.Names.Kind, err).Because("name-taken")
-	}
-	if err != nil {
-		return ledger.Object{}, err
-	}
-	return r.Objects[0], nil
-}
-
-// order checks an order against the offering and fills in the defaults.
-func order(off *offering.Offering, req Create) (Spec, offering.Size, error) {
-	typ, size, err := off.Plan(req.Plan)
-	if err != nil {
-		return Spec{}, size, err
-	}
-	provider, region, err := off.Place(req.Provider, req.Region)
-	if err != nil {
-		return Spec{}, size, err
-	}
-	if !region.Sells(typ.Name) {
-		return Spec{}, size, fault.New(fault.Invalid, "instance type %q is not sold in region %q", typ.Name, region.Name).Because("type")
-	}
-	versions := map[string]string{}
-	for i, c := range off.Spec.Components {
-		want := ""
-		if i == 0 {
-			want = req.Version
-		}
-		v, err := off.Version(c.Name, want)
-		if err != nil {
-			return Spec{}, size, err
-		}
-		if v != "" {
-			versions[c.Name] = v
-		}
-	}
-	parameters, err := off.ValidateOrder(req.Parameters)
-	if err != nil {
-		return Spec{}, size, err
-	}
-	if holdsNUL(parameters) { // no process or document could be given it
-		return Spec{}, size, fault.New(fault.Invalid, "a parameter holds a zero byte").Because("parameters")
-	}
-	multiAZ := typ.MultiAZ != nil && *typ.MultiAZ
-	if typ.MultiAZ == nil && req.MultiAZ != nil {
-		multiAZ = *req.MultiAZ
-	}
-	return Spec{
-		Offering: off.Metadata.Name, Provider: provider.Name, Region: region.Name, MultiAZ: multiAZ,
-		Type: typ.Name, Size: size.Name, Versions: versions, Parameters: parameters,
-	}, size, nil
-}
-
-func holdsNUL(v any) bool {
-	switch v := v.(type) {
-	case string:
-		return strings.ContainsRune(v, 0)
-	case []any:
-		return slices.ContainsFunc(v, holdsNUL)
-	case map[string]any:
-		for k, x := range v {
-			if strings.ContainsRune(k, 0) || holdsNUL(x) {
-				return true
-			}
-		}
-	}
-	return false
-}
 
 // Get returns an instance that the caller may see, by id or by name.
 func (s *Service) Get(ctx context.Context, offeringName, idOrName string) (ledger.Object, error) {
@@ -249,70 +119,32 @@ func waitingFor(ctx context.Context, store Store, provider, region string, limit
 	return wakes, err
 }
 
-// Update changes what is wanted; nil stays as it is.
-type Update struct {
-	Owner      *string
-	Version    *string           // of the first component
-	Versions   map[string]string // by component; operators only
-	Suspended  *bool             // operators only
-	Parameters map[string]any
+// OwnedBy returns the wakes of what a user owns, after an id, and the id to go
+// on after: empty when that was all.
+func (s *Service) OwnedBy(ctx context.Context, user, after string, limit int) ([]ledger.Wake, string, error) {
+	return s.wakes(ctx, "owner", user, after, limit)
 }
 
-// Update changes intent.
-func (s *Service) Update(ctx context.Context, offeringName, idOrName string, req Update) (ledger.Object, error) {
-	return s.change(ctx, offeringName, idOrName, func(in *Instance, off *offering.Offering, who access.Principal) (string, error) {
-		if !who.MayChange(in.Org, in.Owner) {
-			return "", fault.New(fault.Denied, "only the owner or an organisation admin may change it")
-		}
-		if in.Spec.Deleted {
-			return "", fault.New(fault.Conflict, "it is being deleted").Because("deleting")
-		}
-		if req.Owner != nil {
-			if *req.Owner == "" || len(*req.Owner) > maxOwner || strings.ContainsFunc(*req.Owner, unicode.IsControl) {
-				return "", fault.New(fault.Invalid, "owner must be a user's name of 1 to %d characters", maxOwner).Because("field")
-			}
-			if in.Org == "" { // its name is claimed under the owner
-				return "", fault.New(fault.Invalid, "only within an organisation can an instance be handed on").Because("field")
-			}
-			if *req.Owner != in.Owner {
-				in.Owner, in.Spec.Owner = *req.Owner, *req.Owner
-			}
-		}
-		if req.Version != nil {
-			first := off.Spec.Components[0].Name
-			v, err := off.Version(first, *req.Version)
-			if err != nil {
-				return "", err
-			}
-			in.Spec.Versions = maps.Clone(in.Spec.Versions)
-			if in.Spec.Versions == nil {
-				in.Spec.Versions = map[string]string{}
-			}
-			in.Spec.Versions[first] = v
-		}
-		if req.Parameters != nil {
-			merged := maps.Clone(in.Spec.Parameters)
-			if merged == nil {
-				merged = map[string]any{}
-			}
-			maps.Copy(merged, req.Parameters)
-			p, err := off.Validate(merged)
-			if err != nil {
-				return "", err
-			}
-			in.Spec.Parameters = p
-		}
-		if req.Suspended != nil && *req.Suspended != in.Spec.Suspended {
-			if !who.Admin {
-				return "", fault.New(fault.Denied, "only an operator may suspend or resume")
-			}
-			if *req.Suspended && in.Phase != Ready || !*req.Suspended && in.Phase != Suspended {
-				return "", fault.New(fault.Conflict, "it is %s: only a ready instance can be suspended, only a suspended one resumed", in.Phase).Because("phase")
-			}
-			in.Spec.Suspended = *req.Suspended
-		}
-		return "update", nil
+// OfOrg returns the wakes of what an organisation has, as OwnedBy does.
+func (s *Service) OfOrg(ctx context.Context, org, after string, limit int) ([]ledger.Wake, string, error) {
+	return s.wakes(ctx, "org", org, after, limit)
+}
+
+func (s *Service) wakes(ctx context.Context, column, value, after string, limit int) ([]ledger.Wake, string, error) {
+	found, err := s.Store.List(ctx, ledger.Query{
+		Kind: Kind.Name, Scope: map[string]any{column: value}, AfterID: after, Limit: limit, Brief: true,
 	})
+	if err != nil {
+		return nil, "", err
+	}
+	wakes := make([]ledger.Wake, len(found))
+	for i, o := range found {
+		wakes[i] = ledger.Wake{Ref: o.Ref, Org: o.Org}
+	}
+	if len(found) < limit {
+		return wakes, "", nil
+	}
+	return wakes, found[len(found)-1].ID, nil
 }
 
 // Delete asks for the end. The instance is gone when its data plane has said so
