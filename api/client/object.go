@@ -88,8 +88,22 @@ func (c *Client) Delete(ctx context.Context, resource, idOrName string) (v1.Obje
 
 // Apply creates or replaces an offering from its file (YAML or JSON).
 func (c *Client) Apply(ctx context.Context, file []byte) (v1.Object, error) {
+	return c.ApplyTo(ctx, "offerings", file)
+}
+
+// ApplyTo creates or replaces an object of a resource that is written as
+// documents: offerings, quotas, denylists, accesslists, terms.
+func (c *Client) ApplyTo(ctx context.Context, resource string, document []byte) (v1.Object, error) {
 	var out v1.Object
-	err := c.do(ctx, call{method: http.MethodPut, path: []string{"offerings"}, body: file, media: "application/yaml"}, &out)
+	err := c.do(ctx, call{method: http.MethodPut, path: []string{resource}, body: document, media: "application/yaml"}, &out)
+	return out, err
+}
+
+// Accept accepts terms in the caller's name; the version is that which was
+// read, empty for the present one.
+func (c *Client) Accept(ctx context.Context, terms, version string) (v1.Object, error) {
+	var out v1.Object
+	err := c.do(ctx, call{method: http.MethodPost, path: []string{"terms", terms, "accept"}, body: v1.Accept{Version: version}}, &out)
 	return out, err
 }
 

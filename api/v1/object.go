@@ -128,3 +128,8 @@ type CreateCluster struct {
 type UpdateCluster struct {
 	Installation *string `json:"installation,omitempty" doc:"The agent installation that the cluster belongs to from now on; empty: the next one that connects"`
 }
+
+// Accept says which version of the terms was read: POST /api/v1/terms/<name>/accept.
+type Accept struct {
+	Version string `json:"version,omitempty" maxLength:"255" doc:"Refused if there is another one by now; default: whatever it is"`
+}

@@ -1,91 +1,14 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
-	"regexp"
 	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/droverhq/drover/api/client"
 	v1 "github.com/droverhq/drover/api/v1"
 )
-
-func (c *CLI) applyCommand() *cobra.Command {
-	var files []string
-	cmd := &cobra.Command{
-		Use:   "apply -f FILE...",
-		Short: "Put offerings into force from their files",
-		Long: `Sends offerings to the server, which checks each as a whole and puts it into force
-without a restart. A file that is wrong changes nothing: the last good version stays.`,
-		Example: `  drover apply -f offerings/dinosaur.yaml
-  drover apply -f a.yaml -f b.yaml
-  generate | drover apply -f -`,
-		Args: arguments(0, 0),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(files) == 0 {
-				return usagef("which file? `drover apply -f FILE`")
-			}
-			s, err := c.connect(cmd)
-			if err != nil {
-				return err
-			}
-			return c.apply(cmd, s, files)
-		},
-	}
-	cmd.Flags().StringArrayVarP(&files, "file", "f", nil, "`file` with an offering, - for standard input; may be repeated")
-	outputFlag(cmd, "text", "json", "yaml", "name")
-	return cmd
-}
-
-// apply reads all files before it sends the first.
-func (c *CLI) apply(cmd *cobra.Command, s *session, files []string) error {
-	var bodies [][]byte
-	for _, file := range files {
-		data, err := c.readInput(file)
-		if err != nil {
-			return err
-		}
-		bodies = append(bodies, data)
-	}
-	for i, body := range bodies {
-		o, err := s.Apply(cmd.Context(), body)
-		if err != nil {
-			return placed(files[i], err)
-		}
-		switch format := output(cmd); format {
-		case "json", "yaml":
-			if err := c.print(format, o); err != nil {
-				return err
-			}
-		case "name":
-			c.printf("offering/%s\n", clean(label(o), false))
-		default:
-			c.printf("offering/%s applied (generation %d)\n", clean(label(o), false), o.Generation)
-		}
-	}
-	return nil
-}
-
-// place is where the server found a mistake in what it was sent.
-var place = regexp.MustCompile(`(?m)^request:(\d+:\d+: )`)
-
-// placed names the file that the caller knows in place of the request.
-func placed(file string, err error) error {
-	var answer *client.Error
-	if errors.As(err, &answer) && place.MatchString(answer.Detail.Reason) {
-		told := *answer
-		told.Detail.Reason = place.ReplaceAllStringFunc(answer.Detail.Reason, func(at string) string {
-			return file + strings.TrimPrefix(at, "request")
-		})
-		return &told
-	}
-	return fmt.Errorf("%s: %w", file, err)
-}
 
 func (c *CLI) tokenCommand() *cobra.Command {
 	var r v1.TokenRequest

@@ -108,7 +108,7 @@ Settings come from flags, then DROVER_* variables, then --config FILE, then defa
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"run":  {c.upCommand(), c.serverCommand(), c.agentCommand()},
-		"verb": {c.applyCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand()},
+		"verb": {c.applyCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand()},
 		"look": {c.eventsCommand(), c.tokenCommand(), c.ledgerCommand()},
 		"self": {c.configCommand(), c.versionCommand()},
 	} {

@@ -145,9 +145,9 @@ func (c *CLI) createCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if r.Kind == "offering" {
+			if slices.Contains(r.Verbs, "apply") {
 				if b.file == "" || len(args) > 1 {
-					return usagef("an offering is made from its file: `drover apply -f FILE`")
+					return usagef("%s are made from a file: `drover apply -f FILE`", r.Name)
 				}
 				return c.apply(cmd, s, []string{b.file})
 			}

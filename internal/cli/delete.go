@@ -72,7 +72,11 @@ More than one thing, or a thing that others stand on (an offering, a cluster), w
 				}
 			}
 			for _, o := range found {
-				if err := c.finish(cmd, s, outcome{resource: r, object: o, verb: "is being deleted", goal: goal{word: "deleted"}, wait: w, since: o.Version}); err != nil {
+				verb := "is being deleted"
+				if o.Deleted != nil {
+					verb = "deleted"
+				}
+				if err := c.finish(cmd, s, outcome{resource: r, object: o, verb: verb, goal: goal{word: "deleted"}, wait: w, since: o.Version}); err != nil {
 					return err
 				}
 			}

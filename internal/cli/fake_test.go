@@ -37,6 +37,8 @@ func newFake() http.Handler {
 		"GET /api/v1/changes":                 f.changes,
 		"POST /api/v1/tokens":                 f.tokens,
 		"PUT /api/v1/offerings":               f.apply,
+		"PUT /api/v1/{resource}":              f.applyPolicy,
+		"POST /api/v1/terms/{id}/accept":      f.accept,
 		"GET /api/v1/{resource}":              f.list,
 		"POST /api/v1/{resource}":             f.create,
 		"GET /api/v1/{resource}/{id}":         f.get,
@@ -130,7 +132,9 @@ func (f *fake) find(r *http.Request) (v1.Object, error) {
 func (f *fake) resources(*http.Request) (any, error) {
 	return v1.Resources{Items: []v1.Resource{
 		{Name: "dinosaurs", Singular: "dinosaur", Kind: "instance", Offering: "dinosaur", Verbs: []string{"get", "list", "create", "update", "delete"}},
-		{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: []string{"get", "list", "delete"}},
+		{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: []string{"apply", "get", "list", "delete"}},
+		{Name: "quotas", Singular: "quota", Kind: "quota", Verbs: []string{"apply", "get", "list", "delete"}},
+		{Name: "terms", Singular: "terms", Kind: "terms", Verbs: []string{"accept", "apply", "get", "list", "delete"}},
 	}}, nil
 }
 
@@ -152,6 +156,39 @@ func (f *fake) apply(r *http.Request) (any, error) {
 		return nil, fault(400, "DROVER-8", "line 1: this is no offering")
 	}
 	return f.write("alice", "request:r9", "update", v1.Object{Kind: "offering", ID: "o2", Resource: "offerings", Name: "kafka", Generation: 1}), nil
+}
+
+// applyPolicy takes documents with a line "name: NAME", and finds every "wrong".
+func (f *fake) applyPolicy(r *http.Request) (any, error) {
+	body, _ := io.ReadAll(r.Body)
+	o := v1.Object{Kind: strings.TrimSuffix(r.PathValue("resource"), "s"), Resource: r.PathValue("resource"), Generation: 1}
+	if o.Resource == "terms" {
+		o.Kind = "terms"
+	}
+	for i, line := range strings.Split(string(body), "\n") {
+		if strings.Contains(line, "wrong") {
+			return nil, fault(400, "DROVER-8", fmt.Sprintf("request:%d:1: this is wrong", i+1))
+		}
+		if name, ok := strings.CutPrefix(line, "name: "); ok {
+			o.ID, o.Name = name, name
+		}
+	}
+	return f.write("alice", "request:r9", "update", o), nil
+}
+
+func (f *fake) accept(r *http.Request) (any, error) {
+	o, err := f.find(r)
+	if err != nil {
+		return nil, err
+	}
+	var q v1.Accept
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		return nil, fault(400, "DROVER-17", err.Error())
+	}
+	if q.Version == "1" {
+		return nil, fault(409, "DROVER-6", "the terms are in version 2 by now")
+	}
+	return v1.Object{Kind: "acceptance", ID: "a1", Name: o.Name, Fields: map[string]any{"terms": o.Name, "terms_version": "2"}}, nil
 }
 
 func (f *fake) list(r *http.Request) (any, error) {
