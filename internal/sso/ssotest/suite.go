@@ -224,7 +224,7 @@ func testApart(t *testing.T, p sso.Provider) {
 func testRefused(t *testing.T, p sso.Provider) {
 	for _, c := range []struct {
 		reason string
-		spoil func(c *sso.Client)
+		spoil  func(c *sso.Client)
 	}{
 		{"a client needs an id", func(c *sso.Client) { c.ID = "" }},
 		{"a client needs a secret: one without could be used by anybody", func(c *sso.Client) { c.Secret = "" }},

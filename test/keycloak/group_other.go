@@ -1,0 +1,7 @@
+//go:build !unix
+
+package keycloak
+
+import "os/exec"
+
+func group(*exec.Cmd) {}
