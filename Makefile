@@ -31,18 +31,18 @@ check: ## format, vet, the house, tests that need no server, builds for other sy
 	@echo "check: format"; out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted, run make fmt:"; echo "$$out"; exit 1; fi
 	@echo "check: vet"; $(GO) vet ./...
 	@echo "check: house"; $(GO) test .
-	@echo "check: tests"; DROVER_TEST_NO_POSTGRES=1 $(GO) test -json -short $(UNIT) | $(GO) run ./test/report check
+	@echo "check: tests"; DROVER_TEST_NO_POSTGRES=1 DROVER_TEST_NO_BIND=1 DROVER_TEST_NO_MOTO=1 $(GO) test -json -short $(UNIT) | $(GO) run ./test/report check
 	@$(MAKE) --no-print-directory cross CROSS_ALL='$(CROSS)'
 
 cross: ## builds for every system
 	@for p in $(CROSS_ALL); do echo "check: build $$p"; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -o /dev/null ./cmd/drover || exit 1; done
 
-test: ## all tests, with a PostgreSQL server that is set up for them
-	@test/with-postgres.sh sh -c '$(GO) test -json $(UNIT) | $(GO) run ./test/report test'
+test: ## all tests, with the servers they need (PostgreSQL, BIND, an emulator of Route 53), which are set up for them
+	@test/with-dns.sh test/with-postgres.sh sh -c '$(GO) test -json $(UNIT) | $(GO) run ./test/report test'
 
 e2e: build ## tests on the built binary
-	@test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 20m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
+	@test/with-dns.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 20m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
 
 bench: build ## the table of docs/benchmarks.md, measured here (starts its own PostgreSQL, with fsync on)
 	@DROVER_TEST_POSTGRES= DROVER_TEST_BINARY="$$PWD/bin/drover" sh -c 'for p in "-run TestTransitionTable ./internal/sqlledger" ./test/bench; do $(GO) test -tags bench -count=1 -timeout 60m -v $$p || exit 1; done'

@@ -68,17 +68,20 @@ func Start(t testing.TB) string {
 
 func find(t testing.TB) string {
 	t.Helper()
-	const missing = "moto is not installed: test/with-dns.sh true brings it"
+	const missing = "moto is not there: run the tests by test/with-dns.sh, or name a moto_server in DROVER_TEST_MOTO"
 	if os.Getenv("DROVER_TEST_NO_MOTO") == "1" {
 		t.Skip(missing)
 	}
 	path := os.Getenv("DROVER_TEST_MOTO")
 	if path == "" {
+		// What the script has brought, of whatever version.
 		cache, err := os.UserCacheDir()
 		if err != nil {
 			t.Fatal(err)
 		}
-		path = filepath.Join(cache, "drover", "moto", "bin", "moto_server")
+		if all, _ := filepath.Glob(filepath.Join(cache, "drover", "moto-*", "bin", "moto_server")); len(all) > 0 {
+			path = all[len(all)-1]
+		}
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Fatal(missing)

@@ -2,7 +2,7 @@
 // package, the whole output of tests that failed, and one closing line that counts.
 //
 // It owns the counting. It must not know any test: what was not run because a
-// server is missing, it is told by DROVER_TEST_NO_POSTGRES.
+// server is missing, it is told by DROVER_TEST_NO_<server>.
 package main
 
 import (
@@ -38,9 +38,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
-	missing := os.Getenv("DROVER_TEST_NO_POSTGRES") == "1"
 	ok := t.failed == 0 && t.broken == 0 && t.packages > 0
-	fmt.Print(t.summary(name, time.Since(start), missing))
+	fmt.Print(t.summary(name, time.Since(start), missing(os.Getenv)))
 	if path := os.Getenv("DROVER_TEST_COUNTS"); path != "" {
 		if err := note(path, t); err != nil {
 			fmt.Fprintln(os.Stderr, "report:", err)
@@ -50,6 +49,24 @@ func main() {
 	if !ok {
 		os.Exit(1)
 	}
+}
+
+// servers that tests need, and what brings them.
+var servers = []struct{ variable, name, brings string }{
+	{"DROVER_TEST_NO_POSTGRES", "PostgreSQL", "apt-get install -y postgresql"},
+	{"DROVER_TEST_NO_BIND", "BIND", "apt-get install -y bind9"},
+	{"DROVER_TEST_NO_MOTO", "moto (Route 53)", "test/with-dns.sh true"},
+}
+
+// missing are the lines about servers that there were none of.
+func missing(env func(string) string) []string {
+	var out []string
+	for _, s := range servers {
+		if env(s.variable) == "1" {
+			out = append(out, fmt.Sprintf("not run: tests on %s, because there is none. This brings it: %s", s.name, s.brings))
+		}
+	}
+	return out
 }
 
 // read passes package lines through at once, and a test's output once it failed.
@@ -107,13 +124,13 @@ func read(in io.Reader, out io.Writer) (tally, error) {
 	return t, lines.Err()
 }
 
-func (t tally) summary(name string, took time.Duration, missing bool) string {
+func (t tally) summary(name string, took time.Duration, missing []string) string {
 	var b strings.Builder
 	for _, n := range t.names {
 		fmt.Fprintf(&b, "failed: %s\n", n)
 	}
-	if missing {
-		b.WriteString("not run: tests on PostgreSQL, because there is none. This brings it: apt-get install -y postgresql\n")
+	for _, m := range missing {
+		fmt.Fprintln(&b, m)
 	}
 	fmt.Fprintf(&b, "%s: %d passed, %d failed, %d skipped in %d packages (%d broken), %.0f s\n",
 		name, t.passed, t.failed, t.skipped, t.packages, t.broken, took.Seconds())

@@ -35,7 +35,11 @@ go: something else
 	if out.String() != want {
 		t.Errorf("got  %q\nwant %q", out.String(), want)
 	}
-	if s := got.summary("test", 0, true); !strings.Contains(s, "failed: p TestB\n") || !strings.Contains(s, "apt-get install -y postgresql") ||
+	away := missing(func(name string) string { return map[string]string{"DROVER_TEST_NO_POSTGRES": "1"}[name] })
+	if len(away) != 1 {
+		t.Errorf("missing are %q", away)
+	}
+	if s := got.summary("test", 0, away); !strings.Contains(s, "failed: p TestB\n") || !strings.Contains(s, "apt-get install -y postgresql") ||
 		!strings.HasSuffix(s, "test: 1 passed, 1 failed, 1 skipped in 3 packages (2 broken), 0 s\n") {
 		t.Errorf("summary: %q", s)
 	}
