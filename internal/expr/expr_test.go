@@ -86,6 +86,8 @@ func TestRender(t *testing.T) {
 		"Comprehension": {"lists are mapped and filtered", `${beast.loose.diet.meat.map(m, m.upperAscii()).filter(m, m != "COW")}`, []any{"GOAT"}},
 		"MapFrom":       {"maps are made of lists", `${beast.loose.diet.meat.transformMapEntry(i, m, {m: i})}`, map[string]any{"cow": int64(0), "goat": int64(1)}},
 		"Bind":          {"a value can be named once", `${cel.bind(n, beast.name, n + n)}`, "rexrex"},
+		"Quantity":      {"amounts can be compared", `${quantity(anything) > quantity("9000Mi") && !isQuantity("ten")}`, true},
+		"Seconds":       {"and so can times", `${duration("48h").getSeconds()}`, int64(172800)},
 		"Object":        {"an object becomes a map of what is set", "${beast.traits}", map[string]any{"colour": "green", "diet": map[string]any{"meat": []any{"cow", "goat"}, "n": int64(2)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,6 +103,88 @@ func TestRender(t *testing.T) {
 				t.Errorf("%s: -want +got\n%s", c.reason, diff)
 			}
 		})
+	}
+}
+
+func TestQuantity(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason, in string
+		want       int64
+		ok         bool
+	}{
+		"Binary":   {"powers of 1024", "1000Gi", 1000 << 30, true},
+		"Decimal":  {"powers of 1000", "3M", 3_000_000, true},
+		"Kilo":     {"k is small and Ki is large", "2Ki", 2048, true},
+		"Plain":    {"no unit", "7", 7, true},
+		"Fraction": {"parts are rounded up", "1.0000001Ki", 1025, true},
+		"Half":     {"a fraction that comes out even", "1.5Gi", 3 << 29, true},
+		"Huge":     {"more than a number holds", "9Ei", 0, false},
+		"Unit":     {"a unit that there is not", "5Zi", 0, false},
+		"Sign":     {"less than nothing", "-5Gi", 0, false},
+		"Space":    {"a space", "5 Gi", 0, false},
+		"Empty":    {"nothing", "", 0, false},
+		"Long":     {"digits without end", strings.Repeat("9", 40), 0, false},
+	} {
+		if got, ok := expr.Quantity(c.in); got != c.want || ok != c.ok {
+			t.Errorf("%s: %s: got %d, %v", name, c.reason, got, ok)
+		}
+	}
+}
+
+func TestSecretsAreWholeValues(t *testing.T) {
+	env, err := newEnv(t).WithSecrets("den", "key.pem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmpl, err := expr.Compile(map[string]any{
+		"a": `${secret("den")}`, "b": `${beast.alive ? optional.of({"k": secret("key.pem")}) : optional.none()}`,
+		"c": `${[1, 2].map(i, secret("den"))}`, "text": "secret(\"den\")",
+	}, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tmpl.Render(t.Context(), rex())
+	want := map[string]any{
+		"a": expr.Secret("den"), "b": map[string]any{"k": expr.Secret("key.pem")},
+		"c": []any{expr.Secret("den"), expr.Secret("den")}, "text": "secret(\"den\")",
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v -want +got\n%s", err, diff)
+	}
+	for name, c := range map[string]struct{ reason, in string }{
+		"Unknown": {"a secret that there is not", `${secret("bone")}`},
+		"Made":    {"a name that is made up on the way", `${secret(beast.name)}`},
+		"Joined":  {"a name in two parts", `${secret("de" + "n")}`},
+		"Text":    {"inside text", `x ${secret("den")}`},
+		"Added":   {"as a part of text", `${"x" + secret("den")}`},
+		"String":  {"as text", `${string(secret("den"))}`},
+		"Length":  {"its length", `${size(secret("den"))}`},
+		"Hidden":  {"in a branch that is never taken", `${beast.alive ? "a" : dyn(secret("bone"))}`},
+	} {
+		if _, err := expr.Compile(c.in, env); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %s: got %v", name, c.reason, err)
+		}
+	}
+	if _, err := expr.Compile(`${secret("den")}`, newEnv(t)); !fault.Is(err, fault.Invalid) {
+		t.Errorf("where there are no secrets none can be said, got %v", err)
+	}
+}
+
+func TestRenderText(t *testing.T) {
+	shout := func(s string) string { return "<" + strings.ToUpper(s) + ">" }
+	for in, want := range map[string]string{
+		"${beast.name}": "<REX>", "a ${beast.name} b ${beast.legs}": "a <REX> b <2>", "plain": "plain", "$${x}": "${x}",
+	} {
+		tmpl, err := expr.Compile(in, newEnv(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := tmpl.RenderText(t.Context(), rex(), shout); err != nil || got != want {
+			t.Errorf("%s: what expressions yield is escaped and nothing else is: got %q, %v", in, got, err)
+		}
+	}
+	if got := expr.Skeleton("a ${beast.name} $${b} ${\"}\"}", "#"); got != "a # ${b} #" {
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -153,6 +237,7 @@ func TestHostileExpressionsAreCutOff(t *testing.T) {
 		"Missing":   {"a missing key is named as such", "${beast.traits.teeth}", "not there"},
 		"Missing2":  {"the same in maps", "${beast.loose.nothing}", "not there"},
 		"WrongType": {"types that are only known at run time", "${beast.loose.colour * 2}", "wrong type"},
+		"Quantity":  {"a text that is no amount", "${quantity(beast.traits.colour)}", "no quantity"},
 		"Zero":      {"division by zero", "${1 / (beast.legs - 2)}", "divides by zero"},
 		"Number":    {"the value that could not be read is not echoed", `${int(beast.traits.colour)}`, "cannot be evaluated"},
 		"NotJSON":   {"infinity is no JSON", `${1.0 / 0.0}`, "wrong type"},

@@ -121,7 +121,7 @@ func TestParseFindsMistakes(t *testing.T) {
 		"SchemaType":     {"parameters that are no object", "  parameters:\n    type: object", "  parameters:\n    type: array", "spec.parameters.type: must be object"},
 		"Present":        {"a field that is always shown", "    plan: ${type", "    status: ${type", "spec.present.status: is always shown"},
 		"Misspelt":       {"a fact that there is not, with its place in the line", "      name: ${instance.name}", "      name: ${instance.nmae}", "60:23: spec.desired.metadata.name: undefined field 'nmae'"},
-		"MisspeltParam":  {"a parameter that the schema does not have", "steep ${instance.parameters.leaves}", "steep ${instance.parameters.leafs}", "76:38: spec.desired.spec.steps[1]: undefined field 'leafs'"},
+		"MisspeltParam":  {"a parameter that the schema does not have", "steep ${instance.parameters.leaves}", "steep ${instance.parameters.leafs}", "77:38: spec.desired.spec.steps[1]: undefined field 'leafs'"},
 		"MisspeltInner":  {"the same inside an object", "tray.width > 40", "tray.widht > 40", "spec.desired.spec.wide: undefined field 'widht'"},
 		"MultiLine":      {"the second line of a block", `"%s-cup-%d".format([instance.name, i]`, `"%s-cup-%d".format([instance.mane, i]`, "69:47: spec.desired.spec.cups: undefined field 'mane'"},
 		"Quoted":         {"inside quotes", `"${instance.name}-${instance.id}`, `"${instance.name}-${instanc.id}`, "56:47: spec.routes[0].host: undeclared reference to 'instanc'"},
@@ -224,8 +224,13 @@ func blocks(n int) string {
 
 func FuzzParse(f *testing.F) {
 	f.Add(teapot(f))
-	data, _ := offerings.FS.ReadFile("dinosaur.yaml")
-	f.Add(data)
+	for _, name := range []string{"dinosaur.yaml", "kafka.yaml"} {
+		data, err := offerings.FS.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
 	for _, s := range []string{
 		"", "{}", "a: b", "- a", "? a\n: b", "a: &x b\nc: *x", "a: |\n  ${x}\n", "apiVersion: drover.dev/v1\nkind: Offering\nspec: {desired: {a: \"${instance.name}\"}}",
 		`{"apiVersion":"drover.dev/v1","spec":{"types":[{"sizes":[{}]}]}}`, "a: 'b\n  c'", "\"\\ud83d\": 1", "a: !!binary x", "%YAML 1.2\n---\na: b", "a: .inf", "1: 2", "~: 1", "[a: b]",
