@@ -32,6 +32,7 @@ type Item struct {
 	Generation int64           `json:"generation"`
 	Token      int64           `json:"token" doc:"Fence: a runtime refuses an item with a lower one than it has seen"`
 	Digest     string          `json:"digest" doc:"sha256 of the body"`
+	Filled     bool            `json:"filled,omitempty" doc:"Secrets were put into the body after its digest was made: the digest tells bodies apart but does not fit this one"`
 	Delete     bool            `json:"delete,omitempty"`
 	Body       json.RawMessage `json:"body,omitempty"`
 }

@@ -84,7 +84,7 @@ func (a *Agent) take(d v1.Desired, first bool) error {
 		listed[it.ID] = k
 		if a.listed[it.ID] != k {
 			a.work.put(entry{key: k, item: runtime.Item{ID: it.ID, Generation: it.Generation, Token: it.Token,
-				Delete: it.Delete, Body: bodies[it.Digest]}})
+				Delete: it.Delete, Body: bodies[bodyOf(it)]}})
 		}
 	}
 	for id := range a.listed {
@@ -100,7 +100,12 @@ func (a *Agent) take(d v1.Desired, first bool) error {
 	return nil
 }
 
-// check verifies digests, order and bodies, and returns the bodies by digest.
+// bodyOf names a body: two items may have the same digest and other secrets.
+func bodyOf(it v1.Item) string { return it.ID + "/" + it.Digest }
+
+// check verifies digests, order and bodies, and returns the bodies by item and
+// digest. Bodies may hold secrets: they are kept in memory and given to the
+// runtime, and to nobody else.
 func (a *Agent) check(d v1.Desired) (map[string]json.RawMessage, error) {
 	if d.Ledger == "" {
 		return nil, errors.New("it names no ledger")
@@ -116,17 +121,17 @@ func (a *Agent) check(d v1.Desired) (map[string]json.RawMessage, error) {
 		}
 		last = it.ID
 		if len(it.Body) == 0 {
-			if body, ok := a.bodies[it.Digest]; ok {
-				bodies[it.Digest] = body
+			if body, ok := a.bodies[bodyOf(it)]; ok {
+				bodies[bodyOf(it)] = body
 			} else if !it.Delete {
 				return nil, fmt.Errorf("the body of %s was never sent", it.ID)
 			}
 			continue
 		}
-		if v1.BodyDigest(it.Body) != it.Digest {
+		if !it.Filled && v1.BodyDigest(it.Body) != it.Digest {
 			return nil, fmt.Errorf("the body of %s is not the one of its digest", it.ID)
 		}
-		bodies[it.Digest] = it.Body
+		bodies[bodyOf(it)] = it.Body
 	}
 	return bodies, nil
 }

@@ -48,8 +48,8 @@ type Spec struct {
 // Status is what its agent reports. Heartbeats without news are not written.
 type Status struct {
 	Capacity int64 `json:"capacity"` // units that fit in all
-	// Units that fit by instance type; a type that is missing is bounded by
-	// Capacity alone.
+	// Units that fit by "<offering>/<instance type>"; a type that is missing is
+	// bounded by Capacity alone.
 	Units map[string]Units `json:"units,omitempty"`
 	// Operators that run instances there, by offering, oldest version first.
 	Operators map[string][]Operator `json:"operators,omitempty"`
@@ -86,8 +86,14 @@ func (o Operator) equal(p Operator) bool {
 // CapacityCounter is the ledger's counter of the units in use on a cluster.
 func CapacityCounter(id string) string { return "capacity/" + id }
 
-// TypeCounter is the ledger's counter of the units in use by one instance type.
-func TypeCounter(id, instanceType string) string { return CapacityCounter(id) + "/" + instanceType }
+// TypeCounter is the ledger's counter of the units in use by one instance type
+// of an offering.
+func TypeCounter(id, offeringName, instanceType string) string {
+	return CapacityCounter(id) + "/" + unitsOf(offeringName, instanceType)
+}
+
+// unitsOf is the key of a type in Status.Units.
+func unitsOf(offeringName, instanceType string) string { return offeringName + "/" + instanceType }
 
 // Decode reads what is wanted of a cluster and what is known of it.
 func Decode(o ledger.Object) (Spec, Status, error) {

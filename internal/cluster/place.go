@@ -57,7 +57,7 @@ func (s *Service) Candidates(ctx context.Context, w Wanted) ([]Candidate, error)
 		if !spec.hosts(w) {
 			continue
 		}
-		c, err := s.room(ctx, o.ID, status, w.Type)
+		c, err := s.room(ctx, o.ID, status, w)
 		if err != nil {
 			return nil, err
 		}
@@ -93,18 +93,18 @@ func (s Spec) hosts(w Wanted) bool {
 // room tells what is free for a type. What all types share is counted beside
 // what the type has for itself, so that an agent may begin or cease to tell
 // them apart while instances run.
-func (s *Service) room(ctx context.Context, id string, status Status, instanceType string) (Candidate, error) {
+func (s *Service) room(ctx context.Context, id string, status Status, w Wanted) (Candidate, error) {
 	used, err := s.store.Counter(ctx, CapacityCounter(id))
 	if err != nil {
 		return Candidate{}, err
 	}
 	c := Candidate{ID: id, Capacity: status.Capacity, Used: used}
 	c.counts = []ledger.Count{{Name: CapacityCounter(id), Max: status.Capacity}}
-	if instanceType == "" {
+	if w.Type == "" || w.Offering == "" {
 		return c, nil
 	}
-	own := ledger.Count{Name: TypeCounter(id, instanceType), Max: -1}
-	if units, told := status.Units[instanceType]; told {
+	own := ledger.Count{Name: TypeCounter(id, w.Offering, w.Type), Max: -1}
+	if units, told := status.Units[unitsOf(w.Offering, w.Type)]; told {
 		used, err := s.store.Counter(ctx, own.Name)
 		if err != nil {
 			return Candidate{}, err

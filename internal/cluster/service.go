@@ -126,13 +126,17 @@ type Report struct {
 	Unnumbered   bool   // the agent's protocol has no numbers: each report is the newest, by arrival
 	Ready        bool
 	Capacity     int64
-	Units        map[string]Units // by instance type; nil: not told, what is known stays
-	// Operators of one offering; nil: not told, what is known stays.
+	// Offering that Units and Operators are about. Either is nil where it is
+	// not told: what is known stays.
 	Offering  string
+	Units     map[string]Units // by instance type; all of them together are the capacity then
 	Operators []Operator
 }
 
-const maxOperators = 100 // of an offering on a cluster
+const (
+	maxOperators = 100     // of an offering on a cluster
+	maxUnits     = 1 << 40 // of a type
+)
 
 func (r Report) check() error {
 	if r.Agent == "" || r.Capacity < 0 || r.Number < 0 {
@@ -142,8 +146,8 @@ func (r Report) check() error {
 		return fault.New(fault.Invalid, "a report names at most %d operators and types", maxOperators)
 	}
 	for _, u := range r.Units {
-		if u.Max < 0 || u.Remaining < 0 {
-			return fault.New(fault.Invalid, "units are not negative")
+		if u.Max < 0 || u.Remaining < 0 || u.Max > maxUnits {
+			return fault.New(fault.Invalid, "units are between 0 and %d", maxUnits)
 		}
 	}
 	return nil
@@ -151,11 +155,10 @@ func (r Report) check() error {
 
 // into writes the news of a report into a status; false if there are none.
 func (r Report) into(status *Status) bool {
-	news := status.Capacity != r.Capacity
+	before := status.Capacity
 	status.Capacity = r.Capacity
-	if r.Units != nil && !maps.Equal(status.Units, r.Units) {
-		status.Units, news = r.Units, true
-	}
+	news := r.units(status)
+	news = news || before != status.Capacity
 	if r.Operators == nil || r.Offering == "" {
 		return news
 	}
@@ -168,6 +171,28 @@ func (r Report) into(status *Status) bool {
 		}
 		status.Operators[r.Offering], news = sorted, true
 	}
+	return news
+}
+
+// units replaces what is known of the offering's types.
+func (r Report) units(status *Status) bool {
+	if r.Units == nil || r.Offering == "" {
+		return false
+	}
+	all := maps.Clone(status.Units)
+	if all == nil {
+		all = map[string]Units{}
+	}
+	maps.DeleteFunc(all, func(key string, _ Units) bool { return strings.HasPrefix(key, unitsOf(r.Offering, "")) })
+	for name, u := range r.Units {
+		all[unitsOf(r.Offering, name)] = u
+	}
+	status.Capacity = 0
+	for _, u := range all {
+		status.Capacity += u.Max
+	}
+	news := !maps.Equal(all, status.Units)
+	status.Units = all
 	return news
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -15,7 +16,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	v1 "github.com/droverhq/drover/api/v1"
-	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
@@ -65,19 +65,6 @@ func (o *own) routesAgent() {
 		RequestBody: &huma.RequestBody{Required: true, Content: o.content("application/json", v1.Report{})},
 		Responses:   map[string]*huma.Response{"200": {Description: "The report was taken", Content: o.content("application/json", v1.Acknowledged{})}},
 	}, o.putObserved)
-}
-
-// speaksFor checks that the caller is the cluster's agent, or an operator. To
-// others the cluster does not exist.
-func (s *server) speaksFor(ctx context.Context, id string) error {
-	who := access.From(ctx)
-	if id != "" && utf8.ValidString(id) && (who.Admin || who.Cluster == id) {
-		_, err := s.Clusters.Get(ctx, id)
-		if err == nil || !fault.Is(err, fault.NotFound) {
-			return err
-		}
-	}
-	return fault.New(fault.NotFound, "there is no cluster %.64q", id)
 }
 
 // presence counts the streams of every agent process, so that the end of the
@@ -159,7 +146,7 @@ func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	checked := time.Now()
-	t := teller{hub: o.desired, set: set, head: head, st: st, sent: map[string]string{}}
+	t := teller{hub: o.desired, set: set, head: head, st: st, sent: map[string]string{}, reveal: o.reveal}
 	for err == nil {
 		if err = t.step(ctx); err == nil {
 			err = o.alive(ctx, st, r)
@@ -183,6 +170,9 @@ type teller struct {
 	head ledger.Head
 	st   *stream
 
+	// reveal returns an item's body with its secrets.
+	reveal func(ctx context.Context, it *desiredItem) ([]byte, error)
+
 	sent   map[string]string // bodies that the agent has, by item
 	digest string            // of the last message; empty before the first
 	next   time.Time         // the earliest time of the next message
@@ -205,7 +195,7 @@ func (t *teller) step(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := t.tell(items, seq); err != nil {
+		if err := t.tell(ctx, items, seq); err != nil {
 			return err
 		}
 	}
@@ -220,12 +210,16 @@ func (t *teller) step(ctx context.Context) error {
 	return nil
 }
 
-func (t *teller) tell(items []*desiredItem, seq int64) error {
+func (t *teller) tell(ctx context.Context, items []*desiredItem, seq int64) error {
 	digest := digestOf(items)
 	if digest == t.digest {
 		return nil
 	}
-	msg := encodeDesired(v1.Desired{Ledger: t.head.Ledger, Epoch: t.head.Epoch, Seq: seq, Digest: digest}, items, t.sent)
+	items, filled := t.fill(ctx, items)
+	if digest = digestOf(items); digest == t.digest {
+		return nil // what is new cannot be told yet
+	}
+	msg := encodeDesired(v1.Desired{Ledger: t.head.Ledger, Epoch: t.head.Epoch, Seq: seq, Digest: digest}, items, t.sent, filled)
 	t.st.event("desired", strconv.FormatInt(seq, 10), msg)
 	if err := t.st.flush(); err != nil {
 		return err
@@ -233,6 +227,42 @@ func (t *teller) tell(items []*desiredItem, seq int64) error {
 	t.digest = digest
 	t.next = time.Now().Add(breath + time.Duration(len(msg))*time.Second/breathBytes)
 	return nil
+}
+
+// fill puts secrets into the bodies that are to be sent. An item whose secrets
+// cannot be had is left out until they can: the agent leaves alone what is not
+// listed, and the other items need not wait.
+func (t *teller) fill(ctx context.Context, items []*desiredItem) ([]*desiredItem, map[string][]byte) {
+	filled, out := map[string][]byte{}, make([]*desiredItem, 0, len(items))
+	for _, it := range items {
+		if it.secret && t.sent[it.ID] != it.Digest {
+			body, err := t.reveal(ctx, it)
+			if err != nil && !it.Delete { // a removal needs no secrets
+				continue
+			}
+			if err == nil {
+				filled[it.ID] = body
+			}
+		}
+		out = append(out, it)
+	}
+	return out, filled
+}
+
+// reveal puts the secrets of an instance into its body, for its agent alone.
+func (o *own) reveal(ctx context.Context, it *desiredItem) ([]byte, error) {
+	object, err := o.Ledger.Get(ctx, ledger.Ref{Kind: instance.Kind.Name, ID: it.ID})
+	var body json.RawMessage
+	if err == nil {
+		body, err = o.Instances.Reveal(ctx, object, it.Body)
+	}
+	if err != nil {
+		o.Log.WarnContext(ctx, "cannot fill the secrets of an instance in; its agent is not told of it", "instance", it.ID, "error", err)
+		return nil, err
+	}
+	var compact bytes.Buffer // no line break may end an event early
+	err = json.Compact(&compact, body)
+	return compact.Bytes(), err
 }
 
 func pause(ctx context.Context, d time.Duration) error {

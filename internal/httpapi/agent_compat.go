@@ -3,7 +3,6 @@ package httpapi
 import (
 	"encoding/json"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"unicode/utf8"
@@ -11,7 +10,6 @@ import (
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
-	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 )
@@ -23,20 +21,26 @@ import (
 const outsideAgent = "outside"
 
 // outsideCapacity is what an outside agent's cluster can hold if nobody says:
-// the protocol has no word for it, so the agent refuses what does not fit.
+// not every agent counts, so it refuses what does not fit.
 const outsideCapacity = 1_000_000
 
 // compatAgent serves an offering's API for outside agents. rest is the path
 // after agent-clusters/.
 func (s *server) compatAgent(w http.ResponseWriter, r *http.Request, off *offering.Offering, rest []string) {
-	who := access.From(r.Context())
-	if len(rest) == 0 || !who.Admin && (who.Cluster == "" || who.Cluster != rest[0]) {
+	if len(rest) == 0 {
 		s.fail(w, r, nothingAt(r))
 		return
 	}
-	object, err := s.Clusters.Get(r.Context(), rest[0])
+	object, may, err := s.agentOf(r.Context(), rest[0])
 	if fault.Is(err, fault.NotFound) {
-		err = fault.New(fault.Invalid, "cluster %.64q is not registered", rest[0])
+		err, may = fault.New(fault.Invalid, "cluster %.64q is not registered", rest[0]), true
+		if who := access.From(r.Context()); !who.Admin && who.Cluster != rest[0] {
+			may = false // an account that could be anybody's
+		}
+	}
+	if !may && (err == nil || !fault.Is(err, fault.Unavailable)) {
+		s.fail(w, r, nothingAt(r))
+		return
 	}
 	if err != nil {
 		s.fail(w, r, err)
@@ -63,7 +67,7 @@ func (s *server) compatAgent(w http.ResponseWriter, r *http.Request, off *offeri
 		s.fail(w, r, fault.New(fault.Invalid, "%.16s is not possible here", method).Because("method"))
 		return
 	}
-	if !who.Admin { // an operator may look without being the agent
+	if !access.From(r.Context()).Admin { // an operator may look without being the agent
 		err = s.Clusters.Admit(r.Context(), object.ID, cluster.Caller{Agent: outsideAgent, Installation: outsideAgent, Polls: true})
 	}
 	if err == nil {
@@ -74,13 +78,31 @@ func (s *server) compatAgent(w http.ResponseWriter, r *http.Request, off *offeri
 	}
 }
 
-// outsideConfig tells an agent how to behave; there is nothing to tell yet.
-func (s *server) outsideConfig(w http.ResponseWriter, _ *http.Request, _ *offering.Offering, _ ledger.Object) error {
-	writeJSON(w, http.StatusOK, map[string]any{"spec": map[string]any{
-		"observability": map[string]any{"accessToken": nil, "channel": "", "repository": "", "tag": ""},
-	}})
+// outsideConfig tells an agent how to behave, as the offering's file has it.
+func (s *server) outsideConfig(w http.ResponseWriter, r *http.Request, off *offering.Offering, object ledger.Object) error {
+	if off.Spec.Agent.Config == nil {
+		writeJSON(w, http.StatusOK, map[string]any{"spec": map[string]any{
+			"observability": map[string]any{"channel": "", "repository": "", "tag": ""},
+		}})
+		return nil
+	}
+	around, err := s.around(r.Context(), off, object)
+	if err != nil {
+		return err
+	}
+	doc, err := off.AgentConfig(r.Context(), around)
+	if err == nil {
+		doc, err = offering.FillSecrets(doc, noSecret)
+	}
+	if err != nil {
+		return err
+	}
+	writeRaw(w, http.StatusOK, append(doc, '\n'))
 	return nil
 }
+
+// noSecret stands for the secrets of documents that belong to no instance.
+func noSecret(string) (string, error) { return "", nil }
 
 type condition struct {
 	Type    string `json:"type"`
@@ -98,164 +120,104 @@ func readiness(of []condition) (condition, bool) {
 	return of[at], true
 }
 
-func (s *server) outsideCluster(w http.ResponseWriter, r *http.Request, _ *offering.Offering, object ledger.Object) error {
-	var status struct {
-		Conditions []condition `json:"conditions"`
-		Capacity   map[string]struct {
-			MaxUnits int64 `json:"maxUnits"`
-		} `json:"capacity"`
-	}
-	if err := readReport(r, &status); err != nil {
+// outsideStatus is what an outside agent says of its cluster. What it is called
+// by which its operators are listed is the offering's to say.
+type outsideStatus struct {
+	Conditions []condition `json:"conditions"`
+	Capacity   map[string]struct {
+		MaxUnits       int64 `json:"maxUnits"`
+		RemainingUnits int64 `json:"remainingUnits"`
+	} `json:"capacity"`
+	operators []cluster.Operator // nil: not told
+}
+
+func (o *outsideStatus) read(r *http.Request, agent offering.Agent) error {
+	var all map[string]json.RawMessage
+	if err := readReport(r, &all); err != nil {
 		return err
 	}
-	var known cluster.Status
-	if len(object.Status) > 0 {
-		if err := json.Unmarshal(object.Status, &known); err != nil {
-			return err
+	bad := fault.New(fault.Invalid, "the body is not the JSON that is expected here").Because("body")
+	for name, into := range map[string]any{"conditions": &o.Conditions, "capacity": &o.Capacity} {
+		if raw, told := all[name]; told && json.Unmarshal(raw, into) != nil {
+			return bad
 		}
 	}
-	report := cluster.Report{Agent: outsideAgent, Installation: outsideAgent, Unnumbered: true, Capacity: known.Capacity}
-	if len(status.Capacity) > 0 {
-		report.Capacity = 0
-		for _, c := range status.Capacity {
-			report.Capacity += max(c.MaxUnits, 0)
+	raw, told := all[agent.Operator]
+	if !told || agent.Operator == "" || string(raw) == "null" {
+		return nil
+	}
+	var entries []map[string]json.RawMessage
+	if json.Unmarshal(raw, &entries) != nil {
+		return bad
+	}
+	o.operators = []cluster.Operator{}
+	for _, entry := range entries {
+		op, err := operatorOf(agent, entry)
+		if err != nil {
+			return err
+		}
+		o.operators = append(o.operators, op)
+	}
+	return nil
+}
+
+// operatorOf reads one operator: the versions of a component are in the list
+// that the offering names, or it is the operator's own version.
+func operatorOf(agent offering.Agent, entry map[string]json.RawMessage) (cluster.Operator, error) {
+	bad := fault.New(fault.Invalid, "an entry of %s has version, ready and lists of versions", agent.Operator).Because("body")
+	op := cluster.Operator{Name: agent.Operator, Components: map[string][]string{}}
+	if json.Unmarshal(entry["version"], &op.Version) != nil || op.Version == "" || len(op.Version) > maxText {
+		return op, bad
+	}
+	if raw, told := entry["ready"]; told && json.Unmarshal(raw, &op.Ready) != nil {
+		return op, bad
+	}
+	for component, list := range agent.Reports {
+		if list == "version" {
+			op.Components[component] = []string{op.Version}
+			continue
+		}
+		var versions []string
+		if raw, told := entry[list]; told && json.Unmarshal(raw, &versions) != nil {
+			return op, bad
+		}
+		if len(versions) > 0 {
+			op.Components[component] = versions
+		}
+	}
+	return op, nil
+}
+
+func (s *server) outsideCluster(w http.ResponseWriter, r *http.Request, off *offering.Offering, object ledger.Object) error {
+	var told outsideStatus
+	if err := told.read(r, off.Spec.Agent); err != nil {
+		return err
+	}
+	_, known, err := cluster.Decode(object)
+	if err != nil {
+		return err
+	}
+	report := cluster.Report{
+		Agent: outsideAgent, Installation: outsideAgent, Unnumbered: true, Capacity: known.Capacity,
+		Offering: off.Metadata.Name, Operators: told.operators,
+	}
+	if len(told.Capacity) > 0 {
+		report.Units = map[string]cluster.Units{}
+		for name, c := range told.Capacity {
+			if len(name) <= maxText {
+				report.Units[name] = cluster.Units{Max: max(c.MaxUnits, 0), Remaining: max(c.RemainingUnits, 0)}
+			}
 		}
 	} else if report.Capacity == 0 {
 		report.Capacity = outsideCapacity
 	}
-	ready, told := readiness(status.Conditions)
-	report.Ready = ready.Status == "True" || !told && object.Phase == cluster.Ready
+	ready, said := readiness(told.Conditions)
+	report.Ready = ready.Status == "True" || !said && object.Phase == cluster.Ready
 	ctx := ledger.WithCause(r.Context(), ledger.ByReport(object.ID, traceOf(r.Context()).id))
 	if err := s.Clusters.Report(ctx, object.ID, report); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusOK)
-	return nil
-}
-
-// observedState maps the Ready condition to the state that package runtime
-// names; false if it says nothing yet.
-func observedState(of []condition) (state, message string, ok bool) {
-	c, _ := readiness(of)
-	switch {
-	case c.Reason == "Suspended":
-		return "suspended", "", true
-	case c.Status == "True":
-		return "ready", "", true
-	case c.Status == "Unknown":
-		return "", "", false
-	case c.Reason == "Deleted":
-		return "deleted", "", true
-	case c.Reason == "Error":
-		return "error", c.Message, true
-	case c.Reason == "Rejected":
-		return "rejected", c.Message, true
-	}
-	return "installing", c.Message, true
-}
-
-// outsideObserved takes what an outside agent says of its instances. It does
-// not say which generation it speaks of, so the one that this replica has given
-// it last is taken. Without a memory of that (the list was asked of another
-// replica, or long ago) the generation that is rendered now is assumed, which
-// may be one that the agent has not seen yet. Single items that make no sense
-// are logged, and the call succeeds.
-func (s *server) outsideObserved(w http.ResponseWriter, r *http.Request, off *offering.Offering, object ledger.Object) error {
-	var items map[string]json.RawMessage
-	if err := readReport(r, &items); err != nil {
-		return err
-	}
-	ctx := ledger.WithCause(r.Context(), ledger.ByReport(object.ID, traceOf(r.Context()).id))
-	given, err := s.given(r, off, object.ID)
-	if err != nil {
-		return err
-	}
-	served := s.served.recall(object.ID, off.Metadata.Name, s.Clock())
-	var seen []instance.Observation
-	var bad []string
-	for _, id := range slices.Sorted(maps.Keys(items)) {
-		var it struct {
-			Conditions []condition       `json:"conditions"`
-			Versions   map[string]string `json:"versions"`
-		}
-		want, known := given[id]
-		if !known || json.Unmarshal(items[id], &it) != nil {
-			bad = append(bad, id)
-			continue
-		}
-		generation := want.Generation
-		if last, ok := served[id]; ok {
-			generation = min(generation, last)
-		}
-		state, message, ok := observedState(it.Conditions)
-		if ok {
-			seen = append(seen, instance.Observation{
-				ID: id, Generation: generation, State: state, Message: message, Versions: it.Versions,
-			})
-		}
-	}
-	refused, err := s.Instances.Report(ctx, object.ID, seen)
-	s.logRefused(ctx, object.ID, 0, append(bad, refused...))
-	if err != nil {
-		return err
-	}
-	w.WriteHeader(http.StatusOK)
-	return nil
-}
-
-// given lists what the cluster's agent has been told to have of an offering.
-func (s *server) given(r *http.Request, off *offering.Offering, clusterID string) (map[string]instance.Item, error) {
-	out := map[string]instance.Item{}
-	after := ""
-	for {
-		objects, err := s.Ledger.List(r.Context(), ledger.Query{
-			Kind: instance.Kind.Name, AfterID: after, Limit: desiredPage,
-			Scope: map[string]any{"cluster": clusterID, "offering": off.Metadata.Name},
-		})
-		if err != nil {
-			return nil, err
-		}
-		for _, object := range objects {
-			if item, ok := instance.DesiredItem(object); ok {
-				out[item.ID] = item
-			}
-		}
-		if len(objects) < desiredPage {
-			return out, nil
-		}
-		after = objects[len(objects)-1].ID
-	}
-}
-
-// outsideDesired lists the full desired state, as it is stored.
-func (s *server) outsideDesired(w http.ResponseWriter, r *http.Request, off *offering.Offering, object ledger.Object) error {
-	given, err := s.given(r, off, object.ID)
-	if err != nil {
-		return err
-	}
-	kind := "Managed" + off.Spec.Names.Kind
-	items := make([]map[string]any, 0, len(given))
-	generations := make(map[string]int64, len(given))
-	for _, id := range slices.Sorted(maps.Keys(given)) {
-		item := given[id]
-		generations[id] = item.Generation
-		document := map[string]any{}
-		if err := json.Unmarshal(item.Body, &document); err != nil {
-			return err
-		}
-		document["id"], document["kind"] = id, kind
-		spec, ok := document["spec"].(map[string]any)
-		if !ok {
-			spec = map[string]any{}
-			document["spec"] = spec
-		}
-		spec["deleted"] = item.Delete // the document may have been rendered before the wish
-		items = append(items, document)
-	}
-	if !access.From(r.Context()).Admin { // what an operator looks at is not given to the agent
-		s.served.remember(object.ID, off.Metadata.Name, generations, s.Clock())
-	}
-	writeJSON(w, http.StatusOK, map[string]any{"kind": kind + "List", "items": items})
 	return nil
 }
 

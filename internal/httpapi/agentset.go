@@ -13,6 +13,7 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
 )
 
 // desiredHub keeps the desired state of every cluster whose agent is connected
@@ -57,6 +58,7 @@ type desiredSet struct {
 type desiredItem struct {
 	v1.Item
 	version int64
+	secret  bool   // the body has marks in place of secrets
 	head    []byte // the JSON of the item up to where a body may follow
 }
 
@@ -318,7 +320,7 @@ func makeItem(o ledger.Object) (*desiredItem, bool) {
 	if json.Compact(&body, src.Body) != nil {
 		return nil, false
 	}
-	it := &desiredItem{version: o.Version, Item: v1.Item{
+	it := &desiredItem{version: o.Version, secret: bytes.Contains(body.Bytes(), []byte(offering.Secret(""))), Item: v1.Item{
 		ID: src.ID, Generation: src.Generation, Token: src.Token, Delete: src.Delete,
 		Body: body.Bytes(), Digest: v1.BodyDigest(body.Bytes()),
 	}}
@@ -345,13 +347,13 @@ func digestOf(items []*desiredItem) string {
 
 // encodeDesired writes the message, with the bodies that are not in sent, and
 // brings sent up to date: the agent has the bodies of what is listed, and may
-// have forgotten all others.
-func encodeDesired(d v1.Desired, items []*desiredItem, sent map[string]string) []byte {
+// have forgotten all others. filled are bodies with their secrets, by item.
+func encodeDesired(d v1.Desired, items []*desiredItem, sent map[string]string, filled map[string][]byte) []byte {
 	size := 256
 	for _, it := range items {
 		size += len(it.head) + 2
 		if sent[it.ID] != it.Digest {
-			size += len(it.Body) + 8
+			size += len(it.Body) + len(filled[it.ID]) + 24
 		}
 	}
 	id, _ := json.Marshal(d.Ledger)
@@ -365,7 +367,11 @@ func encodeDesired(d v1.Desired, items []*desiredItem, sent map[string]string) [
 		}
 		b = append(b, it.head...)
 		if sent[it.ID] != it.Digest {
-			b = append(append(b, `,"body":`...), it.Body...)
+			body := []byte(it.Body)
+			if with, ok := filled[it.ID]; ok {
+				b, body = append(b, `,"filled":true`...), with
+			}
+			b = append(append(b, `,"body":`...), body...)
 			sent[it.ID] = it.Digest
 		}
 		b = append(b, '}')

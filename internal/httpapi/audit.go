@@ -1,0 +1,156 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/operation"
+)
+
+// Every call of an operators' API is a change in the ledger before its answer
+// goes out. A call that changes something leaves an entry before it is worked
+// on, so that nothing is changed that is not on record, and its outcome after;
+// whatever only looks leaves one entry with its outcome. Whoever may not call
+// at all is on record, too.
+
+// held keeps an answer back until it may go out. Headers go to where they will
+// be sent from.
+type held struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (h *held) WriteHeader(status int) {
+	if h.status == 0 {
+		h.status = status
+	}
+}
+
+func (h *held) Write(p []byte) (int, error) {
+	h.WriteHeader(http.StatusOK)
+	return h.body.Write(p)
+}
+
+func (h *held) send() {
+	h.ResponseWriter.WriteHeader(max(h.status, http.StatusOK))
+	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // the client has gone: nobody is left to tell
+}
+
+// auditOf describes the call.
+func auditOf(r *http.Request) operation.Audit {
+	who := access.From(r.Context())
+	remote, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		remote = r.RemoteAddr
+	}
+	user := who.User
+	if user == "" {
+		user = who.Actor()
+	}
+	return operation.Audit{
+		User: user, Issuer: who.Issuer, Roles: who.Roles,
+		Method: plainText(r.Method, 16), Path: plainText(r.URL.Path, maxText), Remote: plainText(remote, 64),
+		Forwarded: plainText(r.Header.Get("X-Forwarded-For"), maxText), Request: traceOf(r.Context()).id,
+	}
+}
+
+// plainText cuts what a client sent down to what the ledger takes as a column.
+func plainText(s string, most int) string {
+	out := make([]rune, 0, min(len(s), most))
+	size := 0
+	for _, c := range s {
+		if c < 0x20 || c == 0x7f || c == 0xfffd {
+			c = '?'
+		}
+		if size += len(string(c)); size > most {
+			break
+		}
+		out = append(out, c)
+	}
+	return string(out)
+}
+
+// audited answers a call with what serve says, and keeps the record of it.
+// hidden calls are answered as if there were nothing.
+func (s *server) audited(w http.ResponseWriter, r *http.Request, hidden bool, serve http.HandlerFunc) {
+	out := &held{ResponseWriter: w}
+	call := auditOf(r)
+	if hidden {
+		s.fail(out, r, nothingAt(r))
+		if err := s.record(r, call, operation.AuditHidden, out.status); err != nil {
+			// Nothing was done or shown, and an outage must not show that there
+			// is something to hide.
+			s.Log.ErrorContext(r.Context(), "a hidden call is not on record", "request", call.Request, "user", call.User, "path", call.Path, "error", err)
+		}
+		out.send()
+		return
+	}
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		serve(out, r)
+		if err := s.record(r, call, operation.AuditPhase(out.status), out.status); err != nil {
+			s.fail(w, r, notRecorded(err))
+			return
+		}
+		out.send()
+		return
+	}
+	entry, err := s.begin(r, call)
+	if err != nil {
+		s.fail(w, r, notRecorded(err))
+		return
+	}
+	serve(out, r)
+	if err := s.conclude(r, entry, out.status); err != nil {
+		s.Log.ErrorContext(r.Context(), "the outcome of an operator's call is not on record", "request", call.Request, "audit", entry.ID, "status", out.status, "error", err)
+	}
+	out.send()
+}
+
+func notRecorded(err error) error {
+	return fault.New(fault.Unavailable, "the call cannot be put on record: %w", err)
+}
+
+func (s *server) record(r *http.Request, call operation.Audit, phase string, status int) error {
+	put, err := call.Entry(phase, status, s.Clock())
+	if err == nil {
+		_, err = s.keep(r.Context(), put)
+	}
+	return err
+}
+
+func (s *server) begin(r *http.Request, call operation.Audit) (ledger.Object, error) {
+	put, err := call.Entry(operation.AuditStarted, 0, s.Clock())
+	if err != nil {
+		return ledger.Object{}, err
+	}
+	return s.keep(r.Context(), put)
+}
+
+// conclude writes the outcome even if the caller has hung up meanwhile.
+func (s *server) conclude(r *http.Request, entry ledger.Object, status int) error {
+	put, err := operation.Conclude(entry, operation.AuditPhase(status), status, s.Clock())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
+	defer cancel()
+	_, err = s.keep(ctx, put)
+	return err
+}
+
+func (s *server) keep(ctx context.Context, put ledger.Put) (ledger.Object, error) {
+	done, err := s.Ledger.Commit(ctx, ledger.Set{
+		Actor: access.From(ctx).Actor(), Cause: ledger.CauseOf(ctx), Puts: []ledger.Put{put},
+	})
+	if err != nil {
+		return ledger.Object{}, err
+	}
+	return done.Objects[0], nil
+}
