@@ -57,3 +57,18 @@ type Source interface {
 	// Release gives a reservation back; one that is not there is fine.
 	Release(ctx context.Context, ticket, id string) error
 }
+
+type checkingKey struct{}
+
+// Checking marks that only what is there already is looked at again. A source
+// that is away may then answer with what it said last; for something new it
+// must not.
+func Checking(ctx context.Context) context.Context {
+	return context.WithValue(ctx, checkingKey{}, true)
+}
+
+// IsChecking reports whether the context was marked by Checking.
+func IsChecking(ctx context.Context) bool {
+	checking, _ := ctx.Value(checkingKey{}).(bool)
+	return checking
+}
