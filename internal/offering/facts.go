@@ -1,6 +1,7 @@
 package offering
 
 import (
+	"sync"
 	"time"
 
 	"github.com/droverhq/drover/internal/expr"
@@ -27,33 +28,43 @@ const (
 	secretAgent = "agent"
 )
 
+// fixed are the environments that no file has a say in: made once, for all.
+var fixed = sync.OnceValues(func() (e envs, err error) {
+	if e.cluster, err = expr.NewEnv(aroundObjects(), nil); err == nil {
+		e.cluster, err = e.cluster.WithSecrets(secretAgent)
+	}
+	if err == nil {
+		e.change, err = expr.NewEnv(nil, map[string]expr.Type{"old": expr.Dyn, "new": expr.Dyn})
+	}
+	return e, err
+})
+
 // newEnvs declares what expressions see. Parameters that the schema closes are
 // known by name, so that a misspelt one is found when the file is loaded.
-func newEnvs(parameters schema.Shape, identity *Identity) (e envs, err error) {
-	around := map[string]*expr.Object{
-		"offering": offeringObject(), "cluster": clusterObject(), "sso": ssoObject(),
-		"server": {Name: "server", Fields: map[string]expr.Field{
-			"url": get(expr.String, func(s *ServerFacts) any { return s.URL }),
-		}},
+func newEnvs(parameters schema.Shape, identity *Identity) (envs, error) {
+	e, err := fixed()
+	if err != nil {
+		return e, err
 	}
 	secrets := []string{secretCert, secretKey}
 	if identity != nil {
 		secrets = append([]string{identity.Name}, secrets...)
 	}
-	if e.cluster, err = expr.NewEnv(around, nil); err == nil {
-		e.cluster, err = e.cluster.WithSecrets(secretAgent)
-	}
-	if err != nil {
-		return e, err
-	}
-	if e.change, err = expr.NewEnv(nil, map[string]expr.Type{"old": expr.Dyn, "new": expr.Dyn}); err != nil {
-		return e, err
-	}
-	around["instance"], around["type"], around["size"], around["billing"] = instanceObject(parameters), typeObject(), sizeObject(), billingObject()
-	if e.instance, err = expr.NewEnv(around, nil); err == nil {
+	objects := aroundObjects()
+	objects["instance"], objects["type"], objects["size"], objects["billing"] = instanceObject(parameters), typeObject(), sizeObject(), billingObject()
+	if e.instance, err = expr.NewEnv(objects, nil); err == nil {
 		e.desired, err = e.instance.WithSecrets(secrets...)
 	}
 	return e, err
+}
+
+func aroundObjects() map[string]*expr.Object {
+	return map[string]*expr.Object{
+		"offering": offeringObject(), "cluster": clusterObject(), "sso": ssoObject(),
+		"server": {Name: "server", Fields: map[string]expr.Field{
+			"url": get(expr.String, func(s *ServerFacts) any { return s.URL }),
+		}},
+	}
 }
 
 func instanceObject(parameters schema.Shape) *expr.Object {

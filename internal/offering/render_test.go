@@ -207,3 +207,19 @@ func BenchmarkRender(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkParse(b *testing.B) {
+	for _, name := range []string{"dinosaur.yaml", "kafka.yaml"} {
+		data, err := offerings.FS.ReadFile(name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := offering.Parse(name, data); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
