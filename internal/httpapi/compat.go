@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/droverhq/drover/internal/access"
@@ -18,7 +19,7 @@ type compatPath struct {
 }
 
 func faceOf(off *offering.Offering) face {
-	return face{prefix: off.Spec.API.ErrorPrefix, base: offeringBase(off.Spec)}
+	return face{prefix: off.Spec.API.ErrorPrefix, base: offeringBase(off.Spec), codes: off.Spec.API.Codes}
 }
 
 // resolve finds out whether a request is about an offering's API. The registry
@@ -58,7 +59,7 @@ func (p *compatPath) public() bool {
 	case 0:
 		return true
 	case 1:
-		return p.rest[0] == "openapi" || p.rest[0] == "errors"
+		return p.rest[0] == "openapi" || p.rest[0] == "errors" || p.rest[0] == "sso_providers"
 	case 2:
 		return p.rest[0] == "errors"
 	}
@@ -80,6 +81,11 @@ func (s *server) compat(w http.ResponseWriter, r *http.Request, t *trace) {
 		s.compatAgent(w, r, p.off, p.rest[1:])
 		return
 	}
+	if len(p.rest) > 0 && p.rest[0] == "admin" {
+		t.route = offeringBase(p.off.Spec) + "/admin"
+		s.admin(w, r, p)
+		return
+	}
 	template, handlers := s.compatRoute(p)
 	if handlers == nil {
 		s.fail(w, r, nothingAt(r))
@@ -96,11 +102,40 @@ func (s *server) compat(w http.ResponseWriter, r *http.Request, t *trace) {
 		s.fail(w, r, wrongMethod(r))
 		return
 	}
-	if !p.public() && access.From(r.Context()).User == "" {
-		s.fail(w, r, fault.New(fault.Denied, "an agent's token does not open this"))
+	if err := s.mayUse(r, p); err != nil {
+		s.fail(w, r, err)
 		return
 	}
 	handle(w, r, p)
+}
+
+// mayUse keeps out whom the policy keeps out. What only describes the API is
+// for everybody, clouds and regions for everybody with a user's token; the
+// routes of operators and of agents have rules of their own.
+func (s *server) mayUse(r *http.Request, p *compatPath) error {
+	if p.public() {
+		return nil
+	}
+	if p.rest[0] == "obs-proxy-verification" {
+		return nil
+	}
+	who := access.From(r.Context())
+	if who.User == "" {
+		return fault.New(fault.Denied, "an agent's token does not open this")
+	}
+	if s.Policy == nil || p.rest[0] == "cloud_providers" || p.rest[0] == "status" {
+		return nil
+	}
+	return s.Policy.Admit(who)
+}
+
+// serves reports whether the offering has a collection beside its instances. A
+// file that names none has the one that every fleet manager had.
+func serves(spec offering.Spec, collection string) bool {
+	if len(spec.API.Serves) == 0 {
+		return collection == "status"
+	}
+	return slices.Contains(spec.API.Serves, collection)
 }
 
 func (v verbs) allow() string {
@@ -113,6 +148,9 @@ func (v verbs) allow() string {
 	return strings.Join(list, ", ")
 }
 
+// optional are the collections that an offering may have or not.
+var optional = []string{"status", "instance_types", "service_accounts", "sso_providers", "clusters"}
+
 // compatRoute returns the template and the handlers of a path, nil if there is
 // nothing. What describes the API goes before the offering's own plural.
 func (s *server) compatRoute(p *compatPath) (string, verbs) {
@@ -124,6 +162,9 @@ func (s *server) compatRoute(p *compatPath) (string, verbs) {
 		return root, verbs{"GET": s.compatVersion}
 	}
 	plural := p.off.Spec.Names.Plural
+	if rest[0] != plural && slices.Contains(optional, rest[0]) && !serves(p.off.Spec, rest[0]) {
+		return "", nil
+	}
 	switch n := len(rest); rest[0] {
 	case "openapi":
 		if n == 1 {
@@ -147,8 +188,18 @@ func (s *server) compatRoute(p *compatPath) (string, verbs) {
 		case n == 3 && rest[2] == "regions":
 			return root + "/cloud_providers/{id}/regions", verbs{"GET": s.compatRegions}
 		}
-	case "admin":
-		return s.adminRoute(p)
+	case "instance_types":
+		if n == 3 {
+			return root + "/instance_types/{cloud_provider}/{cloud_region}", verbs{"GET": s.compatTypes}
+		}
+	case "sso_providers":
+		if n == 1 {
+			return root + "/sso_providers", verbs{"GET": s.compatSSO}
+		}
+	case "service_accounts":
+		return s.accountRoute(root+"/service_accounts", rest)
+	case "clusters":
+		return s.ownClusterRoute(root+"/clusters", rest)
 	case "obs-proxy-verification":
 		return s.verificationRoute(p)
 	case plural:
@@ -157,6 +208,8 @@ func (s *server) compatRoute(p *compatPath) (string, verbs) {
 			return root + "/" + plural, verbs{"GET": s.compatList, "POST": s.compatCreate}
 		case n == 2 && rest[1] != "":
 			return root + "/" + plural + "/{id}", verbs{"GET": s.compatGet, "PATCH": s.compatUpdate, "DELETE": s.compatDelete}
+		case n == 3 && rest[2] == "promote" && serves(p.off.Spec, "promote"):
+			return root + "/" + plural + "/{id}/promote", verbs{"POST": s.compatPromote}
 		case n == 4 && rest[2] == "metrics":
 			if h, ok := s.compatMetrics(rest[3]); ok {
 				return root + "/" + plural + "/{id}/metrics/" + rest[3], verbs{"GET": h}

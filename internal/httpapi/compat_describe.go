@@ -25,6 +25,7 @@ type groupMetadata struct {
 
 type versionMetadata struct {
 	reference
+	Server      string      `json:"server_version,omitempty"`
 	Collections []reference `json:"collections"`
 }
 
@@ -32,7 +33,7 @@ func (s *server) compatGroup(w http.ResponseWriter, _ *http.Request, p *compatPa
 	out := groupMetadata{reference: reference{ID: p.group, Kind: "API", Href: "/api/" + p.group}}
 	for _, off := range s.Offerings.List() {
 		if off.Spec.API.Group == p.group {
-			out.Versions = append(out.Versions, describeVersion(off))
+			out.Versions = append(out.Versions, s.describeVersion(off))
 		}
 	}
 	slices.SortFunc(out.Versions, func(a, b versionMetadata) int { return cmp.Compare(a.ID, b.ID) })
@@ -40,15 +41,27 @@ func (s *server) compatGroup(w http.ResponseWriter, _ *http.Request, p *compatPa
 }
 
 func (s *server) compatVersion(w http.ResponseWriter, _ *http.Request, p *compatPath) {
-	writeJSON(w, http.StatusOK, describeVersion(p.off))
+	writeJSON(w, http.StatusOK, s.describeVersion(p.off))
 }
 
-func describeVersion(off *offering.Offering) versionMetadata {
-	n := off.Spec.Names
-	return versionMetadata{
-		reference:   reference{ID: off.Spec.API.Version, Kind: "APIVersion", Href: offeringBase(off.Spec)},
-		Collections: []reference{{ID: n.Plural, Kind: n.Kind + "List", Href: offeringBase(off.Spec) + "/" + n.Plural}},
+func (s *server) describeVersion(off *offering.Offering) versionMetadata {
+	n, base := off.Spec.Names, offeringBase(off.Spec)
+	out := versionMetadata{
+		reference:   reference{ID: off.Spec.API.Version, Kind: "APIVersion", Href: base},
+		Server:      s.Version,
+		Collections: []reference{{ID: n.Plural, Kind: n.Kind + "List", Href: base + "/" + n.Plural}},
 	}
+	add := func(id, kind string) {
+		out.Collections = append(out.Collections, reference{ID: id, Kind: kind, Href: base + "/" + id})
+	}
+	add("cloud_providers", "CloudProviderList")
+	if serves(off.Spec, "service_accounts") {
+		add("service_accounts", "ServiceAccountList")
+	}
+	if serves(off.Spec, "clusters") {
+		add("clusters", "ClusterList")
+	}
+	return out
 }
 
 func (s *server) compatOpenAPI(w http.ResponseWriter, r *http.Request, p *compatPath) {
@@ -83,9 +96,39 @@ func paged[T any](r *http.Request, kind string, all []T) (page[T], error) {
 	}, nil
 }
 
+// catalogueOf are the errors that an offering's API can answer with. Numbers of
+// what it does not have are not in it.
+func catalogueOf(spec offering.Spec) []code {
+	openAZ := slices.ContainsFunc(spec.Types, func(t offering.Type) bool { return t.MultiAZ == nil })
+	markets := slices.ContainsFunc(spec.Billing, func(b offering.BillingModel) bool { return len(b.Marketplaces) > 0 })
+	own := make([]int64, 0, len(spec.API.Codes))
+	for _, n := range spec.API.Codes {
+		own = append(own, n)
+	}
+	var out []code
+	for _, c := range catalogue {
+		has := true
+		switch c.id {
+		case 35:
+			has = openAZ
+		case 43:
+			has = markets
+		case 44, 45, 46, 47:
+			has = serves(spec, "clusters")
+		case 115:
+			has = serves(spec, "service_accounts")
+		}
+		if has || slices.Contains(own, int64(c.id)) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
 func (s *server) compatErrors(w http.ResponseWriter, r *http.Request, p *compatPath) {
-	all := make([]v1.Error, len(catalogue))
-	for i, c := range catalogue {
+	known := catalogueOf(p.off.Spec)
+	all := make([]v1.Error, len(known))
+	for i, c := range known {
 		all[i] = faceOf(p.off).object(c.id, c.text, "")
 	}
 	out, err := paged(r, "ErrorList", all)
@@ -97,110 +140,11 @@ func (s *server) compatErrors(w http.ResponseWriter, r *http.Request, p *compatP
 }
 
 func (s *server) compatError(w http.ResponseWriter, r *http.Request, p *compatPath) {
-	id, err := strconv.Atoi(p.rest[1])
-	c, ok := lookup(id)
-	if err != nil || !ok {
-		s.fail(w, r, fault.New(fault.NotFound, "there is no error with the id %.64q", p.rest[1]))
-		return
-	}
-	writeJSON(w, http.StatusOK, faceOf(p.off).object(c.id, c.text, ""))
-}
-
-type cloudProvider struct {
-	Kind        string `json:"kind"`
-	ID          string `json:"id"`
-	DisplayName string `json:"display_name,omitempty"`
-	Name        string `json:"name"`
-	Enabled     bool   `json:"enabled"`
-}
-
-type cloudRegion struct {
-	Kind        string   `json:"kind"`
-	ID          string   `json:"id"`
-	DisplayName string   `json:"display_name,omitempty"`
-	Enabled     bool     `json:"enabled"`
-	Types       []string `json:"supported_instance_types"`
-}
-
-func (s *server) compatProviders(w http.ResponseWriter, r *http.Request, p *compatPath) {
-	var all []cloudProvider
-	for _, pr := range p.off.Spec.Providers {
-		open := slices.ContainsFunc(pr.Regions, func(rg offering.Region) bool { return !rg.Disabled })
-		all = append(all, cloudProvider{
-			Kind: "CloudProvider", ID: pr.Name, DisplayName: pr.DisplayName, Name: pr.Name, Enabled: open,
-		})
-	}
-	out, err := paged(r, "CloudProviderList", all)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, out)
-}
-
-func (s *server) compatRegions(w http.ResponseWriter, r *http.Request, p *compatPath) {
-	wanted := r.URL.Query().Get("instance_type")
-	all := []cloudRegion{}
-	for _, pr := range p.off.Spec.Providers {
-		if pr.Name != p.rest[1] {
-			continue
-		}
-		for _, rg := range pr.Regions {
-			types := rg.Types
-			if len(types) == 0 {
-				for _, t := range p.off.Spec.Types {
-					types = append(types, t.Name)
-				}
-			}
-			if wanted == "" || slices.Contains(types, wanted) {
-				all = append(all, cloudRegion{
-					Kind: "CloudRegion", ID: rg.Name, DisplayName: rg.DisplayName, Enabled: !rg.Disabled, Types: types,
-				})
-			}
+	for _, c := range catalogueOf(p.off.Spec) {
+		if strconv.Itoa(c.id) == p.rest[1] {
+			writeJSON(w, http.StatusOK, faceOf(p.off).object(c.id, c.text, ""))
+			return
 		}
 	}
-	out, err := paged(r, "CloudRegionList", all)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, out)
-}
-
-// compatStatus tells whether any more fits anywhere.
-func (s *server) compatStatus(w http.ResponseWriter, r *http.Request, p *compatPath) {
-	var least int64 = 1
-	for i, t := range p.off.Spec.Types {
-		for j, size := range t.Sizes {
-			if i+j == 0 || size.Capacity < least {
-				least = size.Capacity
-			}
-		}
-	}
-	full, err := s.full(r, p.off, least)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, map[string]any{p.off.Spec.Names.Plural: map[string]bool{"max_capacity_reached": full}})
-}
-
-func (s *server) full(r *http.Request, off *offering.Offering, least int64) (bool, error) {
-	for _, pr := range off.Spec.Providers {
-		for _, rg := range pr.Regions {
-			if rg.Disabled {
-				continue
-			}
-			candidates, err := s.Clusters.Candidates(r.Context(), pr.Name, rg.Name)
-			if err != nil {
-				return false, err
-			}
-			for _, c := range candidates {
-				if c.Free() >= least {
-					return false, nil
-				}
-			}
-		}
-	}
-	return true, nil
+	s.fail(w, r, fault.New(fault.NotFound, "there is no error with the id %.64q", p.rest[1]))
 }

@@ -31,28 +31,34 @@ func (s *server) compatCreate(w http.ResponseWriter, r *http.Request, p *compatP
 	s.show(w, r, p, http.StatusAccepted, o, err)
 }
 
-// compatUpdate hands an instance to another owner, the one thing that a tenant
-// may change through this API.
+// compatUpdate changes what a tenant may change: the owner, and the fields that
+// the offering names. null leaves a field as it is.
 func (s *server) compatUpdate(w http.ResponseWriter, r *http.Request, p *compatPath) {
-	var req instance.Update
+	fields := map[string]json.RawMessage{}
 	err := readObject(r, func(name string, value json.RawMessage) error {
-		if name != "owner" {
+		if _, ok := p.off.Spec.Changes[name]; !ok && name != "owner" {
 			return unknownField(name)
 		}
-		return into(name, value, &req.Owner)
+		if string(value) != "null" {
+			fields[name] = value
+		}
+		return nil
 	})
-	if err == nil && req.Owner != nil && !plainName(*req.Owner) {
-		err = fault.New(fault.Invalid, "owner must be a user's name of at most %d bytes", maxText).Because("field")
+	if raw, ok := fields["owner"]; ok && err == nil {
+		var owner *string
+		if err = into("owner", raw, &owner); err == nil && !plainName(*owner) {
+			err = fault.New(fault.Invalid, "owner must be a user's name of at most %d bytes", maxText).Because("field")
+		}
 	}
 	var o ledger.Object
 	switch {
 	case err != nil:
-	case req.Owner == nil:
+	case len(fields) == 0:
 		o, err = s.find(r, p)
 	case !plainName(p.rest[1]):
 		err = noInstance(p)
 	default:
-		o, err = s.Instances.Update(r.Context(), p.off.Metadata.Name, p.rest[1], req)
+		o, err = s.Instances.Patch(r.Context(), p.off.Metadata.Name, p.rest[1], fields)
 	}
 	s.show(w, r, p, http.StatusOK, o, err)
 }
@@ -118,7 +124,8 @@ func wantsAsync(r *http.Request) error {
 // offering's own parameters beside them.
 func readCreate(r *http.Request, off *offering.Offering) (instance.Create, error) {
 	var req instance.Create
-	var name, provider, region, plan *string
+	var name, provider, region, plan, model, market, payer, cluster *string
+	known := orderFields(off.Spec)
 	err := readObject(r, func(field string, value json.RawMessage) error {
 		switch field {
 		case "name":
@@ -132,12 +139,27 @@ func readCreate(r *http.Request, off *offering.Offering) (instance.Create, error
 		case "multi_az":
 			return into(field, value, &req.MultiAZ)
 		}
+		if known[field] {
+			switch field {
+			case "billing_model":
+				return into(field, value, &model)
+			case "marketplace":
+				return into(field, value, &market)
+			case "billing_cloud_account_id":
+				return into(field, value, &payer)
+			case "cluster_id":
+				return into(field, value, &cluster)
+			}
+		}
 		if !isParameter(off.Spec.Parameters, field) {
 			return unknownField(field)
 		}
 		var v any
 		if err := json.Unmarshal(value, &v); err != nil {
 			return malformed("it is no JSON")
+		}
+		if v == nil {
+			return nil // absent, as everywhere
 		}
 		if req.Parameters == nil {
 			req.Parameters = map[string]any{}
@@ -146,7 +168,25 @@ func readCreate(r *http.Request, off *offering.Offering) (instance.Create, error
 		return nil
 	})
 	req.Name, req.Provider, req.Region, req.Plan = deref(name), deref(provider), deref(region), deref(plan)
+	req.Billing = instance.Billing{Model: deref(model), Marketplace: deref(market), Account: deref(payer)}
+	req.Cluster = deref(cluster)
 	return req, err
+}
+
+// orderFields are the fields of an order that an offering has or has not, by
+// how it is paid for.
+func orderFields(spec offering.Spec) map[string]bool {
+	out := map[string]bool{}
+	for _, b := range spec.Billing {
+		out["billing_model"] = true
+		if len(b.Marketplaces) > 0 {
+			out["marketplace"], out["billing_cloud_account_id"] = true, true
+		}
+		if b.OwnCluster {
+			out["cluster_id"] = true
+		}
+	}
+	return out
 }
 
 func deref(s *string) string {
@@ -167,48 +207,4 @@ func isParameter(schema map[string]any, field string) bool {
 	_, patterns := schema["patternProperties"]
 	more, ok := schema["additionalProperties"]
 	return patterns || ok && more != false
-}
-
-// compatMetrics answers for an instance's metrics. No source of metrics is
-// connected: the lists are well-formed and empty.
-func (s *server) compatMetrics(which string) (func(http.ResponseWriter, *http.Request, *compatPath), bool) {
-	kind, text := "", false
-	switch which {
-	case "query":
-		kind = "MetricsInstantQueryList"
-	case "query_range":
-		kind = "MetricsRangeQueryList"
-	case "federate":
-		text = true
-	default:
-		return nil, false
-	}
-	return func(w http.ResponseWriter, r *http.Request, p *compatPath) {
-		o, err := s.find(r, p)
-		if err == nil && which == "query_range" {
-			err = rangeArgs(r)
-		}
-		switch {
-		case err != nil:
-			s.fail(w, r, err)
-		case text:
-			write(w, http.StatusOK, "text/plain; version=0.0.4; charset=utf-8", nil)
-		default:
-			writeJSON(w, http.StatusOK, struct {
-				Kind  string `json:"kind"`
-				ID    string `json:"id"`
-				Items []any  `json:"items"`
-			}{kind, o.ID, []any{}})
-		}
-	}, true
-}
-
-// rangeArgs checks the minutes to look back on and the seconds between points.
-func rangeArgs(r *http.Request) error {
-	for _, name := range []string{"duration", "interval"} {
-		if n, err := strconv.ParseInt(r.URL.Query().Get(name), 10, 32); err != nil || n < 1 {
-			return fault.New(fault.Invalid, "%s must be a number of at least 1", name).Because("field")
-		}
-	}
-	return nil
 }

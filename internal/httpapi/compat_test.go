@@ -178,9 +178,9 @@ func TestDescriptions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		path, token, want string
 	}{
-		"group":    {"/api/dinosaurs_mgmt", "", `{"id":"dinosaurs_mgmt","kind":"API","href":"/api/dinosaurs_mgmt","versions":[{"id":"v1","kind":"APIVersion","href":"/api/dinosaurs_mgmt/v1","collections":[{"id":"dinosaurs","kind":"DinosaurList","href":"/api/dinosaurs_mgmt/v1/dinosaurs"}]}]}`},
-		"version":  {api, "", `{"id":"v1","kind":"APIVersion","href":"/api/dinosaurs_mgmt/v1","collections":[{"id":"dinosaurs","kind":"DinosaurList","href":"/api/dinosaurs_mgmt/v1/dinosaurs"}]}`},
-		"slash":    {api + "/", "", `{"id":"v1","kind":"APIVersion","href":"/api/dinosaurs_mgmt/v1","collections":[{"id":"dinosaurs","kind":"DinosaurList","href":"/api/dinosaurs_mgmt/v1/dinosaurs"}]}`},
+		"group":    {"/api/dinosaurs_mgmt", "", `{"id":"dinosaurs_mgmt","kind":"API","href":"/api/dinosaurs_mgmt","versions":[{"id":"v1","kind":"APIVersion","href":"/api/dinosaurs_mgmt/v1","collections":[{"id":"dinosaurs","kind":"DinosaurList","href":"/api/dinosaurs_mgmt/v1/dinosaurs"},{"id":"cloud_providers","kind":"CloudProviderList","href":"/api/dinosaurs_mgmt/v1/cloud_providers"}]}]}`},
+		"version":  {api, "", `{"id":"v1","kind":"APIVersion","href":"/api/dinosaurs_mgmt/v1","collections":[{"id":"dinosaurs","kind":"DinosaurList","href":"/api/dinosaurs_mgmt/v1/dinosaurs"},{"id":"cloud_providers","kind":"CloudProviderList","href":"/api/dinosaurs_mgmt/v1/cloud_providers"}]}`},
+		"slash":    {api + "/", "", `{"id":"v1","kind":"APIVersion","href":"/api/dinosaurs_mgmt/v1","collections":[{"id":"dinosaurs","kind":"DinosaurList","href":"/api/dinosaurs_mgmt/v1/dinosaurs"},{"id":"cloud_providers","kind":"CloudProviderList","href":"/api/dinosaurs_mgmt/v1/cloud_providers"}]}`},
 		"error":    {api + "/errors/7", "", `{"id":"7","kind":"Error","href":"/api/dinosaurs_mgmt/v1/errors/7","code":"DINOSAURS-MGMT-7","reason":"Resource not found"}`},
 		"cloud":    {api + "/cloud_providers", alice, `{"kind":"CloudProviderList","page":1,"size":1,"total":1,"items":[{"kind":"CloudProvider","id":"local","display_name":"This machine","name":"local","enabled":true}]}`},
 		"regions":  {api + "/cloud_providers/local/regions", alice, `{"kind":"CloudRegionList","page":1,"size":1,"total":1,"items":[{"kind":"CloudRegion","id":"local","display_name":"This machine","enabled":true,"supported_instance_types":["standard"]}]}`},
@@ -221,7 +221,7 @@ func TestErrorCatalogue(t *testing.T) {
 			t.Errorf("the list says %+v, the entry %v", e, one)
 		}
 	}
-	want := strings.Fields("4 5 6 7 8 9 10 11 12 15 17 21 23 24 25 30 31 32 33 34 35 36 37 38 39 40 41 42 103 106 107 108 109 110 111 112 113 120 121 429 1000")
+	want := strings.Fields("4 5 6 7 8 9 10 11 12 15 17 18 21 23 24 25 30 31 32 33 34 35 36 37 38 39 40 41 42 103 106 107 108 109 110 111 112 113 120 121 429 1000")
 	if d := cmp.Diff(want, got); d != "" || list.Total != len(want) || list.Kind != "ErrorList" {
 		t.Error(d, list.Total, list.Kind)
 	}
@@ -232,28 +232,6 @@ func TestErrorCatalogue(t *testing.T) {
 	}
 	r.do(t, "", "GET", api+"/errors/2", "").refused("there is no such error", 404, "7")
 	r.do(t, "", "GET", api+"/errors/x", "").refused("nor this one", 404, "7")
-}
-
-func TestMetricsOfAnInstance(t *testing.T) {
-	r := newRig(t)
-	alice := r.user(t, "alice", "acme")
-	id := r.create(t, alice, "rex")
-	path := dinosaurs + "/" + id + "/metrics/"
-	for query, kind := range map[string]string{"query": "MetricsInstantQueryList", "query_range?duration=5&interval=30": "MetricsRangeQueryList"} {
-		got := r.do(t, alice, "GET", path+query, "").ok(200).object()
-		if d := cmp.Diff(map[string]any{"kind": kind, "id": id, "items": []any{}}, got); d != "" {
-			t.Errorf("%s: %s", query, d)
-		}
-	}
-	if w := r.do(t, alice, "GET", path+"federate", "").ok(200); !strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
-		t.Errorf("federate answers %s", w.Header().Get("Content-Type"))
-	}
-	for query, status := range map[string]int{"query_range": 400, "query_range?duration=5&interval=x": 400, "other": 404} {
-		if w := r.do(t, alice, "GET", path+query, ""); w.Code != status {
-			t.Errorf("%s: got %d, want %d", query, w.Code, status)
-		}
-	}
-	r.do(t, alice, "GET", dinosaurs+"/nope/metrics/query", "").refused("no such instance", 404, "7")
 }
 
 // second is an offering that the server has never heard of.

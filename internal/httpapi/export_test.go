@@ -4,7 +4,7 @@ package httpapi
 var (
 	ParseSearch = parseSearch
 	EachMember  = eachMember
-	Problem     = answerTo
+	Problem     = func(err error) answer { return answerTo(err, nil) }
 )
 
 // Status, Code and Reason of an answer.

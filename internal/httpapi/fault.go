@@ -31,6 +31,7 @@ var catalogue = []code{
 	{12, 403, "Required terms have not been accepted"},
 	{15, 401, "Account authentication could not be verified"},
 	{17, 400, "Unable to read the request: its body or its list arguments are malformed"},
+	{18, 403, "The service is under maintenance"},
 	{21, 400, "Bad request"},
 	{23, 400, "Failed to parse the search query"},
 	{24, 403, "The maximum number of instances that can be hosted is reached"},
@@ -48,6 +49,11 @@ var catalogue = []code{
 	{40, 400, "Invalid service account id"},
 	{41, 400, "Instance type not supported"},
 	{42, 400, "Instance plan not supported"},
+	{43, 400, "Billing account id missing or invalid"},
+	{44, 409, "Cluster id is already used"},
+	{45, 400, "Invalid cluster id"},
+	{46, 400, "Invalid external cluster id"},
+	{47, 400, "Invalid DNS name"},
 	{103, 400, "Synchronous action is not supported, use async=true"},
 	{106, 500, "Failed to create the client of the identity provider"},
 	{107, 500, "Failed to get the client secret of the identity provider"},
@@ -57,6 +63,7 @@ var catalogue = []code{
 	{111, 500, "Failed to get a service account"},
 	{112, 500, "Failed to delete a service account"},
 	{113, 404, "Service account not found"},
+	{115, 403, "The maximum number of service accounts is reached"},
 	{120, 403, "Insufficient quota"},
 	{121, 500, "Failed to check quota"},
 	{429, 429, "Too many requests"},
@@ -70,6 +77,11 @@ var reasons = map[string]int{
 	"parameters": 37, "field": 37, "capacity": 24, "limit": 5, "quota": 120,
 	"body": 17, "list": 17, "search": 23, "async": 103,
 	"denied": 4, "token": 15, "method": 10, "rate": 429, "gone": 25,
+	"terms": 12, "maintenance": 18, "billing": 21, "metrics": 21, "billing-account": 43, "promotion": 6,
+	"account-name": 38, "account-description": 39, "account-id": 40, "account": 113, "account-limit": 115,
+	"account-create": 110, "account-get": 111, "account-delete": 112, "quota-check": 121,
+	"sso-create": 106, "sso-secret": 107, "sso-get": 108, "sso-delete": 109,
+	"cluster-taken": 44, "cluster-id": 45, "external-id": 46, "dns-name": 47,
 }
 
 // kinds are the codes of errors whose reason says nothing here.
@@ -86,8 +98,9 @@ type answer struct {
 	retry  int // seconds for Retry-After; 0 = the header is not sent
 }
 
-// answerTo is the one place where errors become statuses and codes.
-func answerTo(err error) answer {
+// answerTo is the one place where errors become statuses and codes. own are the
+// numbers that an offering gives to reasons.
+func answerTo(err error, own map[string]int64) answer {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -96,7 +109,11 @@ func answerTo(err error) answer {
 		return answer{status: 503, code: 9, reason: "the request took too long; try again", retry: 1}
 	}
 	kind := fault.Of(err)
-	id, ok := reasons[fault.Reason(err)]
+	reason := fault.Reason(err)
+	id, ok := reasons[reason]
+	if n, renumbered := own[reason]; renumbered {
+		id, ok = int(n), true
+	}
 	if !ok {
 		id = kinds[kind]
 	}
@@ -106,10 +123,21 @@ func answerTo(err error) answer {
 		// Nothing about a defect is for users; the log has it.
 		return answer{status: 500, code: 9, reason: "internal error"}
 	case fault.Unavailable:
-		// Nor about what this server stands on.
+		// Nor about what this server stands on. What it could not do at whom it
+		// depends on has a number of its own.
+		if c, _ := lookup(id); ok && c.status >= 500 {
+			return answer{status: c.status, code: id, reason: c.text + "; try again", retry: 1}
+		}
 		return answer{status: 503, code: 9, reason: "the service is not available at the moment; try again", retry: 1}
 	}
-	c, _ := lookup(a.code)
+	c, known := lookup(a.code)
+	if !known {
+		c, _ = lookup(kinds[kind])
+	}
+	if kind == fault.Invalid && c.status == http.StatusConflict {
+		c, _ = lookup(21) // the same reason, but no state will make it right
+	}
+	a.code = c.id
 	if a.status = c.status; a.status == http.StatusTooManyRequests {
 		a.retry = 1
 	}
@@ -127,8 +155,9 @@ func lookup(id int) (code, bool) {
 
 // face is how an API of the server names its errors.
 type face struct {
-	prefix string // "DINOSAURS-MGMT"
-	base   string // "/api/dinosaurs_mgmt/v1"
+	prefix string           // "DINOSAURS-MGMT"
+	base   string           // "/api/dinosaurs_mgmt/v1"
+	codes  map[string]int64 // numbers of its own for reasons
 }
 
 var ownFace = face{prefix: "DROVER", base: "/api/v1"}
@@ -144,8 +173,8 @@ func (f face) object(id int, reason, operation string) v1.Error {
 // problem returns the status and the error object of an error, and leaves word
 // for the request's log: the one place that logs it.
 func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) (int, v1.Error) {
-	a := answerTo(err)
 	t := traceOf(r.Context())
+	a := answerTo(err, t.face.codes)
 	t.err = err
 	if a.retry > 0 && w.Header().Get("Retry-After") == "" {
 		w.Header().Set("Retry-After", strconv.Itoa(a.retry))

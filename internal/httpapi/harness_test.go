@@ -25,6 +25,7 @@ import (
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
+	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/sqlledger"
 	"github.com/droverhq/drover/offerings"
 )
@@ -51,7 +52,7 @@ func newRigOn(t testing.TB, database string, edit ...func(*httpapi.Config)) *rig
 	t.Helper()
 	store, err := sqlledger.Open(t.Context(), sqlledger.Config{
 		URL: database, Key: bytes.Repeat([]byte{7}, ledger.KeySize),
-		Kinds: []ledger.Kind{instance.Kind, operation.Kind, cluster.Kind, access.SigningKey, offering.Kind},
+		Kinds: append(policy.Kinds(), instance.Kind, operation.Kind, operation.AuditKind, cluster.Kind, access.SigningKey, offering.Kind),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +83,7 @@ func newRigOn(t testing.TB, database string, edit ...func(*httpapi.Config)) *rig
 	if r.Handler, err = httpapi.New(c); err != nil {
 		t.Fatal(err)
 	}
+	r.Handler = recording(r.Handler)
 	return r
 }
 

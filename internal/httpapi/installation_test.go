@@ -39,7 +39,7 @@ func (w *world) replica(edit ...func(*httpapi.Config)) *world {
 	if err != nil {
 		w.Fatal(err)
 	}
-	r.server = httptest.NewServer(handler)
+	r.server = httptest.NewServer(recording(handler))
 	w.Cleanup(func() {
 		r.server.CloseClientConnections()
 		r.server.Close()

@@ -175,17 +175,19 @@ func nothingAt(r *http.Request) error {
 }
 
 // authenticate finds out who asks. Everything under /api/ needs a token, but
-// for what describes an offering's API.
+// for what describes an offering's API; so do service accounts beside the issuer.
 func (s *server) authenticate(r *http.Request, t *trace) (access.Principal, error) {
-	if !strings.HasPrefix(r.URL.Path, "/api/") || t.compat != nil && t.compat.public() {
+	if !strings.HasPrefix(r.URL.Path, "/api/") && !strings.Contains(r.URL.Path, accountsPath) || t.compat != nil && t.compat.public() {
 		return access.Principal{}, nil
 	}
 	token, cookie := bearer(r)
 	if token == "" {
 		return access.Principal{}, fault.New(fault.Denied, "a bearer token is needed").Because("token")
 	}
-	if cookie && crossOrigin.Check(r) != nil {
-		return access.Principal{}, fault.New(fault.Denied, "a page of another origin cannot use the cookie").Because("token")
+	// A browser sends its cookie whoever wrote the page: it is good for looking,
+	// and even that not from a page of another origin.
+	if cookie && (r.Method != http.MethodGet && r.Method != http.MethodHead || crossOrigin.Check(r) != nil) {
+		return access.Principal{}, fault.New(fault.Denied, "the cookie is good for reading alone; send a bearer token").Because("token")
 	}
 	return s.Authenticator.Authenticate(r.Context(), token)
 }

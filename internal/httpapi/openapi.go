@@ -3,6 +3,7 @@ package httpapi
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,6 +76,7 @@ func (o operationDoc) responses() node {
 			}
 		}
 	}
+	byStatus[http.StatusServiceUnavailable] = []string{"9: What the server stands on does not answer; try again"}
 	for status, lines := range byStatus {
 		if _, taken := out[strconv.Itoa(status)]; taken {
 			continue

@@ -10,11 +10,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
+	"github.com/droverhq/drover/internal/policy"
 )
 
 // Config is what the API is made of. Ledger, Offerings, Instances,
@@ -25,8 +27,20 @@ type Config struct {
 	Offerings Offerings
 	// OfferingWriter brings offerings into force; nil: they cannot be changed here.
 	OfferingWriter OfferingWriter
-	Instances      *instance.Service
-	Clusters       *cluster.Service
+	// PolicyWriter changes quotas, lists and terms; nil: they cannot be changed here.
+	PolicyWriter PolicyWriter
+	Instances    *instance.Service
+	Clusters     *cluster.Service
+	// Policy says who may use the service at all; nil: everybody who has a token.
+	Policy policy.Decisions
+	// Accounts are the service accounts of tenants; nil: there are none to be had.
+	Accounts account.Verbs
+	// SSO tells where tokens come from; nil: nowhere that users could be told.
+	SSO func() SSO
+	// URL where agents reach the server, as they are told.
+	URL string
+	// Version of the server, as its APIs show it; empty: they do not.
+	Version string
 	// Authenticator turns a bearer token into a principal.
 	Authenticator Authenticator
 	// Issuer signs tokens and publishes its keys; nil: there is no built-in issuer.
@@ -56,6 +70,16 @@ type Config struct {
 	Burst    int     // default: twice the rate
 }
 
+// SSO is where the identity provider is found.
+type SSO struct {
+	Name     string
+	BaseURL  string
+	Realm    string
+	Issuer   string
+	TokenURL string
+	JWKSURL  string
+}
+
 // Authenticator says who holds a token. Faults: Denied for a bad token,
 // Unavailable where its issuer cannot be asked.
 type Authenticator interface {
@@ -77,11 +101,12 @@ type server struct {
 	replays  chan struct{} // room for reads of the past
 	streams  tally         // watches by caller
 	served   served        // what outside agents were given
+	rooms    rooms         // what is free where, for a moment
 }
 
 // New makes the handler of the whole API.
 //
-// Everything below /api/ needs a token before it reaches a handler, which finds
+// Everything below /api/ and every path of service accounts needs a token before it reaches a handler, which finds
 // the principal by access.From and the cause by ledger.CauseOf; errors go out
 // through fail, and a handler that streams says so by streaming. Nothing but
 // descriptions and probes may be registered outside of /api/.
@@ -104,6 +129,7 @@ func New(c Config) (http.Handler, error) {
 	if c.Issuer != nil {
 		mux.HandleFunc("GET /.well-known/jwks.json", s.jwks)
 	}
+	s.routesAccount(mux)
 	s.routesV1(mux)
 	return s.middleware(mux), nil
 }

@@ -140,7 +140,7 @@ var ownErrors = sync.OnceFunc(func() {
 })
 
 func toWire(ctx huma.Context, err error) huma.StatusError {
-	a := answerTo(err)
+	a := answerTo(err, nil)
 	id := ""
 	if ctx != nil {
 		t := traceOf(ctx.Context())
