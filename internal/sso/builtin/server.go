@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,7 +31,8 @@ const (
 
 const (
 	maxBody  = 64 << 10
-	maxQuery = 16 << 10
+	maxQuery = 32 << 10
+	maxValue = 16 << 10 // of a parameter
 )
 
 var scopesKnown = []string{oidc.ScopeOpenID, oidc.ScopeProfile, oidc.ScopeEmail, oidc.ScopeOfflineAccess}
@@ -87,8 +89,6 @@ func (s *server) ValidateAuthRequest(ctx context.Context, r *oidc.AuthRequest, _
 		return "", err
 	}
 	switch {
-	case len(r.State) > 4096 || len(r.Nonce) > 1024 || len(r.CodeChallenge) > 128 || len(r.LoginHint) > 256:
-		return "", oidc.ErrInvalidRequest().WithDescription("state, nonce, code_challenge or login_hint is too long")
 	case app.public && r.CodeChallenge == "":
 		return "", oidc.ErrInvalidRequest().WithDescription("a client without a secret needs PKCE: code_challenge is missing")
 	case r.CodeChallenge != "" && r.CodeChallengeMethod != oidc.CodeChallengeMethodS256:
@@ -142,6 +142,12 @@ func (p *Provider) guard(next http.Handler) http.Handler {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if wrong := unread(r); wrong != "" {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_ = json.NewEncoder(w).Encode(map[string]string{"error": "invalid_request", "error_description": wrong})
+			return
+		}
 		if err := p.box.ready(r.Context()); err != nil {
 			unavailable(w)
 			return
@@ -149,6 +155,31 @@ func (p *Provider) guard(next http.Handler) http.Handler {
 		t := &trouble{}
 		next.ServeHTTP(&honest{ResponseWriter: w, trouble: t}, r.WithContext(context.WithValue(r.Context(), trouble{}, t)))
 	})
+}
+
+// unread tells why a form is not read: a parameter is longer than any honest
+// one, and all of them travel on, through pages, URLs and the library's log.
+func unread(r *http.Request) string {
+	if err := r.ParseForm(); err != nil {
+		return "the form cannot be read"
+	}
+	for name, values := range r.Form {
+		limit, ok := limits[name]
+		if !ok {
+			limit = maxValue
+		}
+		for _, v := range values {
+			if len(v) > limit {
+				return fmt.Sprintf("%.64q is too long", name)
+			}
+		}
+	}
+	return ""
+}
+
+var limits = map[string]int{
+	"state": 2048, "nonce": 1024, "code_challenge": 128, "code_challenge_method": 16, "login_hint": 256, "grant_type": 128,
+	"client_id": maxID, "redirect_uri": 2048, "response_type": 64, "response_mode": 64, "scope": 1024, "prompt": 64, "ui_locales": 256,
 }
 
 // trouble is what kept the storage from answering.

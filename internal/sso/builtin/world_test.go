@@ -9,10 +9,12 @@ import (
 	"encoding/json"
 	"html"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -260,4 +262,10 @@ func claimsOf(t *testing.T, token string) map[string]any {
 		t.Fatal(err)
 	}
 	return m
+}
+
+// TestMain silences the library, which writes every refusal to the default log.
+func TestMain(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	os.Exit(m.Run())
 }
