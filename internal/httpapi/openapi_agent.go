@@ -17,21 +17,16 @@ func agentDocument(api *huma.OpenAPI, offs []*offering.Offering) ([]byte, error)
 	paths, schemas := node{}, node{
 		"Condition": object(nil, node{
 			"type": text("Ready is the one that counts"), "status": node{"type": "string", "enum": []any{"True", "False", "Unknown"}},
-			"reason":  text("Installing, Deleted, Error, Rejected or Suspended"),
-			"message": text("For people"),
+			"reason":  text("Installing, Deleted, Error, Rejected, Suspended, or <Component>Updating while a version changes"),
+			"message": text("For people; \"Cluster has insufficient resources\" where nothing more fits"),
 		}),
-		"DataPlaneClusterUpdateStatusRequest": object(nil, node{
-			"conditions": node{"type": "array", "items": ref("Condition")},
-			"capacity":   node{"type": "object", "additionalProperties": object(nil, node{"maxUnits": node{"type": "integer"}, "remainingUnits": node{"type": "integer"}})},
-		}),
-		"DataplaneClusterAgentConfig": object(nil, node{"spec": object(nil, node{"observability": node{"type": "object"}})}),
 	}
 	if err := copyOwn(api, paths, schemas); err != nil {
 		return nil, err
 	}
 	for _, off := range offs {
 		maps.Copy(paths, agentPaths(off.Spec))
-		maps.Copy(schemas, agentSchemas(off.Spec))
+		maps.Copy(schemas, agentSchemas(off))
 	}
 	return json.Marshal(document("Agent API", "v1", "What agents of data planes call. An agent's token names its cluster; every other cluster does not exist for it.", paths, schemas))
 }
@@ -94,33 +89,95 @@ func agentPaths(spec offering.Spec) node {
 	op := func(o operationDoc) node { o.Tag = n.Plural; return o.node() }
 	return node{
 		base: node{"parameters": id, "get": op(operationDoc{ID: "getDataPlaneClusterAgentConfig" + n.Kind, Summary: "How the agent is to behave",
-			Answers: map[int]answerDoc{200: {Text: "The configuration", Schema: ref("DataplaneClusterAgentConfig")}}, Errors: []int{7, 8}})},
+			Answers: map[int]answerDoc{200: {Text: "The configuration", Schema: ref(n.Kind + "DataplaneClusterAgentConfig")}}, Errors: []int{7, 8, 6}})},
 		base + "/status": node{"parameters": id, "put": op(operationDoc{ID: "updateAgentClusterStatus" + n.Kind, Summary: "Report the state of the cluster",
-			Body: ref("DataPlaneClusterUpdateStatusRequest"), Answers: taken, Errors: []int{7, 8, 17, 6}})},
-		base + "/" + n.Plural: node{"parameters": id, "get": op(operationDoc{ID: "getManaged" + n.Kind + "s", Summary: "The full desired state of the cluster",
-			Description: "An instance that is not listed is left alone; spec.deleted asks for its removal.",
-			Answers:     map[int]answerDoc{200: {Text: "All " + n.Plural + " of the cluster", Schema: ref("Managed" + n.Kind + "List")}}, Errors: []int{7, 8}})},
+			Body: ref(n.Kind + "DataPlaneClusterUpdateStatusRequest"), Answers: taken, Errors: []int{7, 8, 17, 6}})},
+		base + "/" + n.Plural: node{"parameters": id, "get": op(operationDoc{ID: "getManaged" + n.Kind + "s", Summary: "The full desired state of the cluster, with its secrets",
+			Description: "spec.deleted asks for a removal. Items whose id begins with reserved- keep room warm and belong to nobody.",
+			Answers:     map[int]answerDoc{200: {Text: "All " + n.Plural + " of the cluster", Schema: ref(agentKind(spec) + "List")}}, Errors: []int{7, 8, 6}})},
 		base + "/" + n.Plural + "/status": node{"parameters": id, "put": op(operationDoc{ID: "update" + n.Kind + "ClusterStatus", Summary: "Report the state of " + n.Plural,
-			Body: ref("DataPlane" + n.Kind + "StatusUpdateRequest"), Answers: taken, Errors: []int{7, 8, 17}})},
+			Description: "An item that makes no sense is logged; the others count.",
+			Body:        ref("DataPlane" + n.Kind + "StatusUpdateRequest"), Answers: taken, Errors: []int{7, 8, 17, 6}})},
+		offeringBase(spec) + "/obs-proxy-verification/{cluster_external_id}": node{
+			"parameters": []any{pathParameter("cluster_external_id", "What others call the cluster")},
+			"post": op(operationDoc{ID: "verifyObservatoriumProxyRequestValid" + n.Kind, Summary: "Whether the token is that of the cluster's agent",
+				Answers: map[int]answerDoc{200: {Text: "It is"}}, Errors: []int{4}}),
+		},
 	}
 }
 
-func agentSchemas(spec offering.Spec) node {
-	k := spec.Names.Kind
+func agentSchemas(off *offering.Offering) node {
+	spec := off.Spec
+	k, kind := spec.Names.Kind, agentKind(spec)
 	return node{
-		"Managed" + k: node{"type": "object", "required": []any{"id", "kind"}, "properties": node{
-			"id": text("Id of the instance"), "kind": node{"type": "string", "const": "Managed" + k},
-			"metadata": node{"type": "object"},
-			"spec":     object([]string{"deleted"}, node{"deleted": typed("boolean", "It is to be removed")}),
+		kind: node{"type": "object", "required": []any{"id", "kind", "spec"}, "properties": node{
+			"id": text("Id of the instance"), "kind": node{"type": "string", "const": kind},
+			"metadata": documentSchema(spec.Desired["metadata"]),
+			"spec":     managedSpec(spec),
 		}},
-		"Managed" + k + "List": object([]string{"kind", "items"}, node{
-			"kind": node{"type": "string", "const": "Managed" + k + "List"}, "items": node{"type": "array", "items": ref("Managed" + k)},
+		kind + "List": object([]string{"kind", "items"}, node{
+			"kind": node{"type": "string", "const": kind + "List"}, "items": node{"type": "array", "items": ref(kind)},
 		}),
+		k + "DataplaneClusterAgentConfig":         documentSchema(spec.Agent.Config),
+		k + "DataPlaneClusterUpdateStatusRequest": clusterStatusSchema(spec),
 		"DataPlane" + k + "Status": object(nil, node{
 			"conditions": node{"type": "array", "items": ref("Condition")},
-			"versions":   node{"type": "object", "additionalProperties": node{"type": "string"}},
-			"routes":     node{"type": "array", "items": object(nil, node{"name": text(""), "prefix": text(""), "router": text("")})},
+			"capacity":   node{"type": "object", "description": "What it has; not used"},
+			"versions":   node{"type": "object", "description": "By component", "additionalProperties": node{"type": "string"}},
+			"routes": node{"type": "array", "items": object(nil, node{
+				"name": text("Of the route"), "prefix": text("In front of the instance's host, with a dash"), "router": text("Where it leads to, in the cluster's domain"),
+			})},
+			"adminServerURI": text("Of the instance's own API"),
 		}),
 		"DataPlane" + k + "StatusUpdateRequest": node{"type": "object", "description": "By id of the instance", "additionalProperties": ref("DataPlane" + k + "Status")},
 	}
+}
+
+// clusterStatusSchema describes a report on a cluster, with the offering's word
+// for its operators.
+func clusterStatusSchema(spec offering.Spec) node {
+	p := node{
+		"conditions": node{"type": "array", "items": ref("Condition")},
+		"capacity": node{"type": "object", "description": "By instance type", "additionalProperties": object(nil, node{
+			"maxUnits": node{"type": "integer", "minimum": 0}, "remainingUnits": node{"type": "integer", "minimum": 0}})},
+	}
+	if spec.Agent.Operator != "" {
+		entry := node{"ready": node{"type": "boolean"}, "version": node{"type": "string", "minLength": 1, "maxLength": maxText}}
+		for _, list := range spec.Agent.Reports {
+			if list != "version" {
+				entry[list] = node{"type": "array", "items": node{"type": "string"}}
+			}
+		}
+		p[spec.Agent.Operator] = node{"type": "array", "maxItems": 100, "items": object([]string{"ready", "version"}, entry)}
+	}
+	return object(nil, p)
+}
+
+// managedSpec describes the spec of an item, which always says whether it is to go.
+func managedSpec(spec offering.Spec) node {
+	out := documentSchema(spec.Desired["spec"])
+	p, ok := out["properties"].(node)
+	if !ok {
+		p = node{}
+	}
+	p["deleted"] = typed("boolean", "It is to be removed")
+	return object([]string{"deleted"}, p)
+}
+
+// documentSchema describes a document of the offering's file by its members:
+// what expressions make of the rest is not known here.
+func documentSchema(v any) node {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return node{"type": "object"}
+	}
+	p := node{}
+	for name, member := range m {
+		if inner, ok := member.(map[string]any); ok {
+			p[name] = documentSchema(inner)
+		} else {
+			p[name] = node{}
+		}
+	}
+	return object(nil, p)
 }
