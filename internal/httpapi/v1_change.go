@@ -12,7 +12,6 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
-	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
 )
 
@@ -79,7 +78,7 @@ func (g *sight) sees(ctx context.Context, c *ledger.Change) (bool, error) {
 	if _, ok := kindOf(o.Kind); !ok {
 		return false, nil
 	}
-	if g.who.Admin || o.Kind == offering.Kind.Name || c.Seq > g.head {
+	if g.who.Admin || forAll(o.Kind) || c.Seq > g.head {
 		return visible(g.who, o), nil
 	}
 	if g.who.Org != "" && g.who.Org != o.Org {

@@ -12,6 +12,7 @@ import (
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
+	"github.com/droverhq/drover/internal/policy"
 )
 
 // namesakes bounds how many objects of one name, deleted ones included, are
@@ -164,6 +165,8 @@ func wire(o *ledger.Object, names map[string]string, who access.Principal) v1.Ob
 		out.Status = without(o.Status, plumbing[o.Kind])
 	case o.Kind == offering.Kind.Name:
 		out.Spec, out.Status = publicDocument(o.Spec), nil
+	case o.Kind == policy.KindTerms.Name:
+		out.Status = nil // where the operator's files are is not for tenants
 	}
 	return out
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
+	"github.com/droverhq/drover/internal/policy"
 )
 
 // resource is a name that verbs apply to.
@@ -27,16 +28,26 @@ type resource struct {
 
 var (
 	readVerbs  = []string{"get", "list", "history", "watch"}
+	applyVerbs = []string{"apply", "delete", "get", "history", "list", "watch"}
 	orderVerbs = []string{"create", "delete", "get", "history", "list", "update", "watch"}
 )
 
 // fixed are the resources that are there without any offering.
 var fixed = []resource{
 	{v1.Resource{Name: "instances", Singular: "instance", Kind: "instance", Verbs: readVerbs}, instance.Kind},
-	{v1.Resource{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: []string{"apply", "delete", "get", "history", "list", "watch"}}, offering.Kind},
+	{v1.Resource{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: applyVerbs}, offering.Kind},
 	{v1.Resource{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: []string{"create", "get", "list", "history", "update", "watch"}}, cluster.Kind},
 	{v1.Resource{Name: "operations", Singular: "operation", Kind: "operation", Verbs: readVerbs}, operation.Kind},
+	{v1.Resource{Name: "audits", Singular: "audit", Kind: "audit", Verbs: readVerbs}, operation.AuditKind},
+	{v1.Resource{Name: "quotas", Singular: "quota", Kind: "quota", Verbs: applyVerbs}, policy.KindQuota},
+	{v1.Resource{Name: "denylists", Singular: "denylist", Kind: "denylist", Verbs: applyVerbs}, policy.KindDenyList},
+	{v1.Resource{Name: "accesslists", Singular: "accesslist", Kind: "accesslist", Verbs: applyVerbs}, policy.KindAccessList},
+	{v1.Resource{Name: "terms", Singular: "terms", Kind: "terms", Verbs: append([]string{"accept"}, applyVerbs...)}, policy.KindTerms},
+	{v1.Resource{Name: "acceptances", Singular: "acceptance", Kind: "acceptance", Verbs: readVerbs}, policy.KindAcceptance},
 }
+
+// forAll are the kinds that every user may look at.
+func forAll(kind string) bool { return kind == offering.Kind.Name || kind == policy.KindTerms.Name }
 
 // resources lists what there is: the kinds, and every offering's instances.
 func (s *server) resources() []resource {
@@ -77,9 +88,11 @@ func visible(who access.Principal, o *ledger.Object) bool {
 	switch o.Kind {
 	case instance.Kind.Name, operation.Kind.Name:
 		return who.Sees(o.Org, o.Owner)
-	case offering.Kind.Name:
+	case offering.Kind.Name, policy.KindTerms.Name:
 		return who.Admin || who.User != "" || who.Cluster != ""
-	case cluster.Kind.Name:
+	case policy.KindAcceptance.Name:
+		return who.Admin || who.User != "" && who.User == o.Owner && who.Org == o.Org
+	case cluster.Kind.Name, operation.AuditKind.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name:
 		return who.Admin
 	}
 	return false
@@ -96,9 +109,16 @@ func (r resource) scope(who access.Principal) (map[string]any, error) {
 		for k, v := range who.Scope() {
 			scope[k] = v
 		}
-	case cluster.Kind.Name:
+	case policy.KindAcceptance.Name:
+		if who.Cluster != "" && !who.Admin {
+			return nil, fault.New(fault.Denied, "an agent sees its cluster's desired state and nothing else")
+		}
 		if !who.Admin {
-			return nil, fault.New(fault.Denied, "only an operator may see clusters")
+			scope["org"], scope["owner"] = who.Org, who.User
+		}
+	case cluster.Kind.Name, operation.AuditKind.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name:
+		if !who.Admin {
+			return nil, fault.New(fault.Denied, "only an operator may see %s", r.Name)
 		}
 	}
 	if r.Offering != "" {
@@ -168,6 +188,7 @@ func (o *own) routesResource() {
 		OperationID: "get-history", Method: http.MethodGet, Path: "/api/v1/{resource}/{id}/history", Tags: tags,
 		Summary: "Every change of an object: when, who, why, and its whole state then",
 	}, o.history)
+	o.routesPolicy()
 }
 
 func (o *own) list(ctx context.Context, in *listInput) (*body[v1.List], error) {

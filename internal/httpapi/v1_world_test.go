@@ -25,6 +25,7 @@ import (
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
+	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/sqlledger"
 	"github.com/droverhq/drover/offerings"
 )
@@ -86,6 +87,7 @@ type world struct {
 	offerings *offering.Registry
 	instances *instance.Service
 	clusters  *cluster.Service
+	policies  *policy.Service
 	server    *httptest.Server
 	log       *bytes.Buffer
 	logMu     sync.Mutex
@@ -125,7 +127,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	l, err := sqlledger.Open(t.Context(), sqlledger.Config{
 		URL:   filepath.Join(t.TempDir(), "ledger.db"),
-		Kinds: []ledger.Kind{instance.Kind, cluster.Kind, operation.Kind, offering.Kind, access.SigningKey},
+		Kinds: append(policy.Kinds(), instance.Kind, cluster.Kind, operation.Kind, operation.AuditKind, offering.Kind, access.SigningKey),
 		Key:   bytes.Repeat([]byte{7}, ledger.KeySize),
 	})
 	if err != nil {
@@ -135,7 +137,7 @@ func newWorld(t *testing.T) *world {
 	registry := shelf.Registry()
 	w := &world{
 		T: t, ledger: l, gate: &gate{revoked: map[string]bool{}}, away: &atomic.Bool{}, offerings: registry,
-		instances: instance.NewService(instance.Config{Store: l, Offerings: registry}), clusters: cluster.NewService(l), log: &bytes.Buffer{}, written: make(chan struct{}, 1),
+		instances: instance.NewService(instance.Config{Store: l, Offerings: registry}), clusters: cluster.NewService(l), policies: policy.NewService(policy.Config{Store: l}), log: &bytes.Buffer{}, written: make(chan struct{}, 1),
 	}
 	data, err := offerings.FS.ReadFile("dinosaur.yaml")
 	if err != nil {
@@ -154,13 +156,13 @@ func newWorld(t *testing.T) *world {
 	var running sync.WaitGroup
 	running.Go(func() { _ = feed.Run(ctx) })
 	handler, err := httpapi.New(httpapi.Config{
-		Ledger: store, Feed: feed, Offerings: registry, OfferingWriter: shelf, Instances: w.instances, Clusters: w.clusters,
+		Ledger: store, Feed: feed, Offerings: registry, OfferingWriter: shelf, PolicyWriter: w.policies, Instances: w.instances, Clusters: w.clusters,
 		SlowReader: 200 * time.Millisecond, Heartbeat: 100 * time.Millisecond, Authenticator: w.gate, Issuer: issuer, Log: slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.server = httptest.NewServer(handler)
+	w.server = httptest.NewServer(recording(handler))
 	t.Cleanup(func() {
 		w.server.CloseClientConnections()
 		w.server.Close()

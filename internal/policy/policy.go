@@ -35,6 +35,8 @@ func Kinds() []ledger.Kind {
 type Status struct {
 	Source string `json:"source"` // of the version in force
 	Digest string `json:"digest"`
+	// Message says in a line what is in force, for people.
+	Message string `json:"message,omitempty"`
 	// Said holds the digest that each file has brought last. A file that says
 	// what it said before is not applied again, so that a restart does not undo
 	// what somebody has applied since.

@@ -172,7 +172,7 @@ func (s *Service) put(before ledger.Object, status Status, d *Document, source s
 	}
 	sum := digest(d)
 	status.Pending, status.Everybody = pending(before, status, d.value)
-	status.Source, status.Digest = source, sum
+	status.Source, status.Digest, status.Message = source, sum, inShort(d.value)
 	if strings.HasPrefix(source, onDisk) {
 		said := map[string]string{source: sum}
 		for k, v := range status.Said {
