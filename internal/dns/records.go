@@ -27,6 +27,11 @@ type Authority interface {
 	Servers(ctx context.Context, zone string) ([]string, error)
 }
 
+// Paced is a provider with limits of its own, which go before the defaults.
+type Paced interface {
+	Pace() (batch int, timeout time.Duration)
+}
+
 // Config of New.
 type Config struct {
 	Zones []Zone
@@ -36,8 +41,8 @@ type Config struct {
 	Window time.Duration
 	// Batch is the most hosts in one call of a provider; default 50.
 	Batch int
-	// Timeout of one call of a provider, and of one question to a name server;
-	// default 10 s.
+	// Timeout of one call of a provider; default 10 s. One question to a name
+	// server has at most 5 s of it.
 	Timeout time.Duration
 	// Verify is how long Ensure waits until the name servers show a record;
 	// default 10 s.
@@ -58,8 +63,6 @@ func New(c Config) (Records, error) {
 		return nil, fault.New(fault.Invalid, "the installation's name for DNS marks must be 1 to 100 of A-Z a-z 0-9 . _ / : -")
 	}
 	c.Window = cmp.Or(c.Window, 5*time.Millisecond)
-	c.Batch = cmp.Or(c.Batch, 50)
-	c.Timeout = cmp.Or(c.Timeout, 10*time.Second)
 	c.Verify = cmp.Or(c.Verify, 10*time.Second)
 	k := &keeper{installation: c.Installation}
 	for _, z := range c.Zones {
@@ -73,11 +76,19 @@ func New(c Config) (Records, error) {
 		if k.lane(name) != nil && k.lane(name).zone == name {
 			return nil, fault.New(fault.Invalid, "the zone %q is named twice", name).Because("zone")
 		}
+		batch, timeout := c.Batch, c.Timeout
+		if p, ok := z.Provider.(Paced); ok && batch == 0 {
+			batch, _ = p.Pace()
+		}
+		if p, ok := z.Provider.(Paced); ok && timeout == 0 {
+			_, timeout = p.Pace()
+		}
+		timeout = cmp.Or(timeout, 10*time.Second)
 		k.lanes = append(k.lanes, &lane{
-			zone: name, provider: z.Provider, window: c.Window, batch: c.Batch,
-			witness: &witness{zone: name, provider: z.Provider, servers: z.Servers, timeout: c.Timeout, patience: c.Verify},
+			zone: name, provider: z.Provider, window: c.Window, batch: cmp.Or(batch, 50),
+			witness: &witness{zone: name, provider: z.Provider, servers: z.Servers, timeout: min(timeout, 5*time.Second), patience: c.Verify},
 			policy: resilience.New(resilience.Config{
-				Name: "the DNS server of zone " + name, Timeout: c.Timeout, Rest: c.Rest, Observer: c.Observer,
+				Name: "the DNS server of zone " + name, Timeout: timeout, Rest: c.Rest, Observer: c.Observer,
 			}),
 		})
 		// The longest name first, so that the first that holds a host has it.

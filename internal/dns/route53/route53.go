@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
@@ -18,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/route53"
 	"github.com/aws/aws-sdk-go-v2/service/route53/types"
 	"github.com/aws/smithy-go"
+	"golang.org/x/time/rate"
 
 	"github.com/droverhq/drover/internal/dns"
 	"github.com/droverhq/drover/internal/fault"
@@ -38,13 +40,17 @@ type Provider struct {
 	fixed    string // id of the hosted zone, if configured
 	emulated bool
 
-	mu  sync.Mutex
-	ids map[string]string // by zone
+	pace *rate.Limiter
+
+	mu    sync.Mutex
+	ids   map[string]string // by zone
+	large map[string]int    // pages of a zone that was too large to be read as a whole
 }
 
-// few is up to how many names are asked for one by one: the service takes five
-// requests a second, and gives 300 record sets at a time.
-const few = 6
+const (
+	perSecond = 5   // requests that the service takes of an account
+	page      = 300 // record sets that it gives at a time
+)
 
 // New makes a provider of settings: hosted-zone-id, region, endpoint,
 // access-key-id and secret-access-key-file or secret-access-key-env.
@@ -87,8 +93,18 @@ func Open(c Config) (*Provider, error) {
 			o.BaseEndpoint = &c.Endpoint
 		}
 	})
-	return &Provider{client: client, fixed: strings.TrimPrefix(c.HostedZone, "/hostedzone/"), emulated: c.Endpoint != "", ids: map[string]string{}}, nil
+	p := &Provider{
+		client: client, fixed: strings.TrimPrefix(c.HostedZone, "/hostedzone/"), emulated: c.Endpoint != "",
+		pace: rate.NewLimiter(perSecond, perSecond), ids: map[string]string{}, large: map[string]int{},
+	}
+	if p.emulated {
+		p.pace.SetLimit(rate.Inf)
+	}
+	return p, nil
 }
+
+// Pace implements dns.Paced: a batch may need two requests for each host.
+func (p *Provider) Pace() (batch int, timeout time.Duration) { return 20, 30 * time.Second }
 
 // Servers are the name servers of the hosted zone. Emulators have none.
 func (p *Provider) Servers(ctx context.Context, zone string) ([]string, error) {
@@ -115,40 +131,60 @@ func (p *Provider) Lookup(ctx context.Context, zone string, names []string) ([]d
 	if err != nil {
 		return nil, err
 	}
-	if len(names) > few {
-		return p.list(ctx, zone, route53.ListResourceRecordSetsInput{HostedZoneId: &id, MaxItems: aws.Int32(300)},
-			func(string) bool { return true }, func(name string) bool { return slices.Contains(names, name) })
-	}
-	var out []dns.RR
-	for _, n := range names {
-		here := func(name string) bool { return name == n }
-		found, err := p.list(ctx, zone, route53.ListResourceRecordSetsInput{HostedZoneId: &id, StartRecordName: aws.String(n + "."), MaxItems: aws.Int32(5)}, here, here)
+	// Whichever takes fewer requests: all pages of the zone, or one for each name.
+	p.mu.Lock()
+	pages := p.large[zone]
+	p.mu.Unlock()
+	if pages < len(names) {
+		out, whole, err := p.list(ctx, zone, route53.ListResourceRecordSetsInput{HostedZoneId: &id, MaxItems: aws.Int32(page)}, len(names), func(string) bool { return true })
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, found...)
+		if whole {
+			return slices.DeleteFunc(out, func(r dns.RR) bool { return !slices.Contains(names, r.Name) }), nil
+		}
+		p.mu.Lock()
+		p.large[zone] = len(names)
+		p.mu.Unlock()
+	}
+	var out []dns.RR
+	for _, n := range names {
+		if slices.ContainsFunc(out, func(r dns.RR) bool { return r.Name == n }) {
+			continue // a name that is below another comes right after it
+		}
+		found, _, err := p.list(ctx, zone, route53.ListResourceRecordSetsInput{HostedZoneId: &id, StartRecordName: aws.String(n + "."), MaxItems: aws.Int32(5)}, page, func(name string) bool { return name == n })
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range found {
+			if slices.Contains(names, r.Name) && !slices.Contains(out, r) {
+				out = append(out, r)
+			}
+		}
 	}
 	return out, nil
 }
 
-// list reads on while the next name is one to go on to.
-func (p *Provider) list(ctx context.Context, zone string, in route53.ListResourceRecordSetsInput, on, wanted func(name string) bool) ([]dns.RR, error) {
-	var out []dns.RR
-	for {
-		page, err := p.client.ListResourceRecordSets(ctx, &in)
+// list reads on while the next name is one to go on to, for at most so many
+// pages; whole says that nothing was left out.
+func (p *Provider) list(ctx context.Context, zone string, in route53.ListResourceRecordSetsInput, pages int, on func(name string) bool) (out []dns.RR, whole bool, err error) {
+	for range pages {
+		if err := p.pace.Wait(ctx); err != nil {
+			return nil, false, problem(zone, err)
+		}
+		got, err := p.client.ListResourceRecordSets(ctx, &in)
 		if err != nil {
-			return nil, problem(zone, err)
+			return nil, false, problem(zone, err)
 		}
-		for _, set := range page.ResourceRecordSets {
-			if name := dns.Canonical(unescape(aws.ToString(set.Name))); wanted(name) {
-				out = append(out, records(name, set)...)
-			}
+		for _, set := range got.ResourceRecordSets {
+			out = append(out, records(dns.Canonical(unescape(aws.ToString(set.Name))), set)...)
 		}
-		if !page.IsTruncated || !on(dns.Canonical(unescape(aws.ToString(page.NextRecordName)))) {
-			return out, nil
+		if !got.IsTruncated || !on(dns.Canonical(unescape(aws.ToString(got.NextRecordName)))) {
+			return out, true, nil
 		}
-		in.StartRecordName, in.StartRecordType, in.StartRecordIdentifier = page.NextRecordName, page.NextRecordType, page.NextRecordIdentifier
+		in.StartRecordName, in.StartRecordType, in.StartRecordIdentifier = got.NextRecordName, got.NextRecordType, got.NextRecordIdentifier
 	}
+	return out, false, nil
 }
 
 // Edit sends one change batch, of which the service makes all or nothing. A set
@@ -171,6 +207,9 @@ func (p *Provider) Edit(ctx context.Context, zone string, edits []dns.Edit) erro
 				added = append(added, types.Change{Action: types.ChangeActionCreate, ResourceRecordSet: s.wire()})
 			}
 		}
+	}
+	if err := p.pace.Wait(ctx); err != nil {
+		return problem(zone, err)
 	}
 	_, err = p.client.ChangeResourceRecordSets(ctx, &route53.ChangeResourceRecordSetsInput{
 		HostedZoneId: &id, ChangeBatch: &types.ChangeBatch{Changes: append(gone, added...)},

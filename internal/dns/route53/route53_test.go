@@ -2,7 +2,14 @@ package route53_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,7 +30,7 @@ const zone = "drover.test"
 func TestOnMoto(t *testing.T) {
 	emulator := moto.Start(t)
 	client := sdk.New(sdk.Options{BaseEndpoint: &emulator, Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")})
-	url := strict(t, emulator, func(id string) *owner { return &owner{client, id} })
+	service := strict(t, emulator, func(id string) *owner { return &owner{client, id} })
 	dnstest.Run(t, func(t *testing.T) dnstest.World {
 		hand := &owner{client: client}
 		made, err := hand.client.CreateHostedZone(t.Context(), &sdk.CreateHostedZoneInput{Name: aws.String(zone + "."), CallerReference: aws.String(time.Now().String())})
@@ -31,7 +38,7 @@ func TestOnMoto(t *testing.T) {
 			t.Fatal(err)
 		}
 		hand.id = strings.TrimPrefix(*made.HostedZone.Id, "/hostedzone/")
-		p, err := route53.Open(route53.Config{HostedZone: hand.id, Endpoint: url, AccessKeyID: "a", Secret: "b"})
+		p, err := route53.Open(route53.Config{HostedZone: hand.id, Endpoint: service, AccessKeyID: "a", Secret: "b"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -138,5 +145,63 @@ func TestFindsItsZone(t *testing.T) {
 	}
 	if err := look(); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "hosted-zone-id") {
 		t.Errorf("with two zones one must be chosen, but got %v", err)
+	}
+}
+
+// In a zone of many pages a few names are read without reading all of it.
+func TestALargeZoneIsNotReadAsAWhole(t *testing.T) {
+	emulator := moto.Start(t)
+	client := sdk.New(sdk.Options{BaseEndpoint: &emulator, Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("a", "b", "")})
+	made, err := client.CreateHostedZone(t.Context(), &sdk.CreateHostedZoneInput{Name: aws.String(zone + "."), CallerReference: aws.String("1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := strings.TrimPrefix(*made.HostedZone.Id, "/hostedzone/")
+	var changes []types.Change
+	for i := range 900 {
+		changes = append(changes, types.Change{Action: types.ChangeActionUpsert, ResourceRecordSet: &types.ResourceRecordSet{
+			Name: aws.String(fmt.Sprintf("h%d.%s.", i, zone)), Type: "CNAME", TTL: aws.Int64(60), ResourceRecords: []types.ResourceRecord{{Value: aws.String("there.test.")}},
+		}})
+	}
+	for some := range slices.Chunk(changes, 450) {
+		if _, err := client.ChangeResourceRecordSets(t.Context(), &sdk.ChangeResourceRecordSetsInput{HostedZoneId: &id, ChangeBatch: &types.ChangeBatch{Changes: some}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var asked atomic.Int32
+	to, err := url.Parse(emulator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := httputil.NewSingleHostReverseProxy(to)
+	counting := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		pass.ServeHTTP(w, r)
+	}))
+	defer counting.Close()
+	p, err := route53.Open(route53.Config{HostedZone: id, Endpoint: counting.URL, AccessKeyID: "a", Secret: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		reason string
+		names  []string
+		most   int32
+	}{
+		{"two names, once it was seen to be large", []string{"h899." + zone, "nobody." + zone}, 4},
+		{"two names, now that it is known", []string{"h5." + zone, "nobody." + zone}, 2},
+		{"more names than pages", []string{"h1." + zone, "h2." + zone, "h3." + zone, "h4." + zone, "h450." + zone, "h899." + zone, "nobody." + zone}, 4},
+	} {
+		asked.Store(0)
+		got, err := p.Lookup(t.Context(), zone, tc.names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != len(tc.names)-1 {
+			t.Errorf("%s: found %v", tc.reason, got)
+		}
+		if n := asked.Load(); n > tc.most {
+			t.Errorf("%s: took %d requests, want at most %d", tc.reason, n, tc.most)
+		}
 	}
 }
