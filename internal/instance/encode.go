@@ -102,6 +102,9 @@ func facts(in *Instance, off *offering.Offering) offering.Facts {
 			f.Routes = append(f.Routes, map[string]any{"domain": r.Host, "router": r.Router})
 		}
 	}
+	if in.Status.Certified {
+		f.Certificate = "ready" // it was waited for before the data plane heard of the instance
+	}
 	if o := in.Status.Observed; o != nil {
 		f.Actual, f.Upgrading, f.Admin = o.Versions, o.Upgrading, o.AdminURL
 	}
