@@ -141,3 +141,42 @@ func TestUsersRefuse(t *testing.T) {
 		}
 	}
 }
+
+// asked counts what the directory asks the ledger.
+type asked struct {
+	access.Store
+	calls []string
+}
+
+func (a *asked) Lookup(ctx context.Context, n ledger.Name) (ledger.Ref, error) {
+	a.calls = append(a.calls, "lookup")
+	return a.Store.Lookup(ctx, n)
+}
+
+func (a *asked) Get(ctx context.Context, r ledger.Ref) (ledger.Object, error) {
+	a.calls = append(a.calls, "get")
+	return a.Store.Get(ctx, r)
+}
+
+func (a *asked) Unseal(ctx context.Context, ref string) ([]byte, error) {
+	a.calls = append(a.calls, "unseal")
+	return a.Store.Unseal(ctx, ref)
+}
+
+func TestStrangersCostTheSame(t *testing.T) {
+	_, l := directory(t)
+	counted := &asked{Store: l}
+	users := access.NewUsers(counted)
+	must(users.Create(root, access.User{Name: "alice"}, "correct horse"))(t)
+	calls := map[string][]string{}
+	for _, name := range []string{"alice", "nobody"} {
+		counted.calls = nil
+		if _, err := users.Check(t.Context(), name, "a guess of that"); fault.Reason(err) != "login" {
+			t.Fatal(err)
+		}
+		calls[name] = counted.calls
+	}
+	if d := cmp.Diff(calls["alice"], calls["nobody"]); d != "" || len(calls["alice"]) != 3 {
+		t.Errorf("the time tells who is there: %s", d)
+	}
+}

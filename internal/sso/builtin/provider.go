@@ -179,7 +179,7 @@ func (p *Provider) Handler() http.Handler { return p.handler }
 // Paths are where the handler must be found, as patterns of http.ServeMux.
 func (p *Provider) Paths() []string {
 	realm := p.path("")
-	return []string{realm + "/protocol/", realm + "/.well-known/", strings.TrimSuffix(p.base.Path, "/") + discoveryPath}
+	return []string{realm, realm + "/protocol/", realm + "/.well-known/", strings.TrimSuffix(p.base.Path, "/") + discoveryPath}
 }
 
 // path of something in the realm, as requests have it.

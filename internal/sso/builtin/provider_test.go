@@ -1,6 +1,7 @@
 package builtin_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -114,6 +115,10 @@ func TestDiscovery(t *testing.T) {
 	keys, _ := certs.json["keys"].([]any)
 	if len(keys) != 1 || keys[0].(map[string]any)["alg"] != "RS256" || keys[0].(map[string]any)["kty"] != "RSA" || keys[0].(map[string]any)["d"] != nil {
 		t.Errorf("keys: %s", certs.body)
+	}
+	realm := w.get(http.DefaultClient, issuer, "")
+	if der, err := base64.StdEncoding.DecodeString(realm.text("public_key")); realm.text("realm") != "drover" || realm.text("token-service")+"/" != base || err != nil || len(der) < 200 {
+		t.Errorf("the realm: %d %s", realm.status, realm.body)
 	}
 	e := w.p.Endpoints()
 	if d := cmp.Diff(sso.Endpoints{Name: "builtin", BaseURL: w.front.URL, Realm: "drover", Issuer: issuer, TokenURL: base + "token", JWKSURL: base + "certs"}, e); d != "" {

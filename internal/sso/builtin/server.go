@@ -2,6 +2,8 @@ package builtin
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -111,6 +113,7 @@ func (p *Provider) routes() http.Handler {
 	for _, path := range []string{discoveryPath, tokenPath, introspectPath, userinfoPath, certsPath, revokePath} {
 		handle(path, "OPTIONS", preflight)
 	}
+	handle("", "GET", p.describe)
 	handle(discoveryPath, "GET", p.discover)
 	mux.HandleFunc("GET "+strings.TrimSuffix(p.base.Path, "/")+discoveryPath, p.discover)
 	handle(certsPath, "GET", func(w http.ResponseWriter, r *http.Request) { op.Keys(w, r, s.Storage()) })
@@ -258,6 +261,25 @@ func (p *Provider) discover(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Cache-Control", "public, max-age=60")
 	op.Discover(w, d)
+}
+
+// describe is what Keycloak tells of a realm, which some of its clients ask for.
+func (p *Provider) describe(w http.ResponseWriter, r *http.Request) {
+	keys, err := p.Keys.PublicKeys(r.Context())
+	if err != nil || len(keys) == 0 {
+		unavailable(w)
+		return
+	}
+	der, err := x509.MarshalPKIXPublicKey(keys[0].Key)
+	if err != nil {
+		unavailable(w)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"realm": p.Realm, "public_key": base64.StdEncoding.EncodeToString(der), "tokens-not-before": 0,
+		"token-service": p.issuer + protocol, "account-service": p.issuer + "/account",
+	})
 }
 
 // headed moves a client's credentials from the form, where Keycloak takes them
