@@ -3,6 +3,8 @@
 // It owns fetching it, running it on loopback in a directory of its own, and
 // fresh realms. It must not know what is kept in them.
 //
+// DROVER_TEST_KEYCLOAK names a running server to use instead of starting one per
+// test process (http://admin:password@127.0.0.1:8080).
 // DROVER_TEST_NO_KEYCLOAK=1 says that there is none, and that this was reported.
 package keycloak
 

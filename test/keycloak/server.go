@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,7 +45,7 @@ type Server struct {
 func Running(t testing.TB) *Server {
 	t.Helper()
 	if os.Getenv("DROVER_TEST_NO_KEYCLOAK") == "1" {
-		t.Skip("there is no Keycloak: `go run ./test/servers/fetch keycloak` fetches it, and it needs a JDK of at least 17")
+		t.Skip("there is no Keycloak: `test/with-keycloak.sh true` brings it")
 	}
 	s, err := shared()
 	if err != nil {
@@ -54,6 +55,17 @@ func Running(t testing.TB) *Server {
 }
 
 var shared = sync.OnceValues(func() (*Server, error) {
+	if at := os.Getenv("DROVER_TEST_KEYCLOAK"); at != "" {
+		u, err := url.Parse(at)
+		if err != nil || u.User == nil {
+			return nil, errors.New("DROVER_TEST_KEYCLOAK is not like http://admin:password@127.0.0.1:8080")
+		}
+		s := &Server{User: u.User.Username()}
+		s.Password, _ = u.User.Password()
+		u.User = nil
+		s.URL = strings.TrimRight(u.String(), "/")
+		return s, nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	home, err := servers.Fetch(ctx, Archive, os.Stderr)
@@ -64,7 +76,11 @@ var shared = sync.OnceValues(func() (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s, s.start()
+	if err := s.start(); err != nil {
+		Stop()
+		return nil, err
+	}
+	return s, nil
 })
 
 // Realm makes an empty realm of a new name, which is removed with the test.
@@ -97,9 +113,6 @@ func (s *Server) Realm(t testing.TB) string {
 // Stop ends the process's server where one runs, with all of its processes.
 // TestMain calls it last; without it the watchdog does the same.
 func Stop() {
-	if os.Getenv("DROVER_TEST_NO_KEYCLOAK") == "1" {
-		return
-	}
 	started.Lock()
 	defer started.Unlock()
 	if s := started.server; s != nil {

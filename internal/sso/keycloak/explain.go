@@ -1,10 +1,7 @@
 package keycloak
 
 import (
-	"errors"
 	"net/http"
-
-	"github.com/Nerzal/gocloak/v13"
 
 	"github.com/droverhq/drover/internal/fault"
 )
@@ -16,22 +13,13 @@ const moved = "moved"
 // foreign is the reason of a Conflict with a client that is not ours.
 const foreign = "foreign"
 
-// code returns the HTTP status of an error, 0 where there is none.
-func code(err error) int {
-	var api *gocloak.APIError
-	if errors.As(err, &api) {
-		return api.Code
-	}
-	return 0
-}
-
 // explain gives an answer of the server its kind. The server's own words are
 // left out: they may repeat what they were asked, and that has secrets in it.
-func explain(what string, err error) error {
+func explain(what string, status int, err error) error {
 	if err == nil {
 		return nil
 	}
-	switch status := code(err); status {
+	switch status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return fault.New(fault.Invalid, "cannot %s: the identity provider refuses it (%d)", what, status)
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -40,6 +28,8 @@ func explain(what string, err error) error {
 		return fault.New(fault.Conflict, "cannot %s: somebody changed it meanwhile (%d)", what, status).Because(moved)
 	case 0:
 		return fault.New(fault.Unavailable, "cannot %s: the identity provider cannot be reached", what)
+	case http.StatusOK:
+		return fault.New(fault.Unavailable, "cannot %s: what answers is no identity provider", what)
 	default:
 		return fault.New(fault.Unavailable, "cannot %s: the identity provider answers %d", what, status)
 	}

@@ -8,6 +8,7 @@ package keycloak
 import (
 	"context"
 	"hash/fnv"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -34,7 +35,7 @@ type Config struct {
 	Owner string
 
 	// ClientID is Drover's own account, a client whose service account has the
-	// roles manage-clients, manage-users, view-realm and manage-realm of the
+	// roles manage-clients, manage-users and manage-realm of the
 	// realm's management; default "drover".
 	ClientID string
 	// User, where it is given, is a person's account to use instead, through
@@ -93,6 +94,7 @@ func New(c Config) (*Provider, error) {
 			Name: "the identity provider", Timeout: c.Timeout, Queue: 10 * time.Second, Observer: c.Observer,
 		}),
 	}
+	p.api.RestyClient().SetTransport(transport{http.DefaultTransport})
 	for i := range p.busy {
 		p.busy[i] = make(chan struct{}, 1)
 	}
@@ -125,15 +127,16 @@ func (p *Provider) call(ctx context.Context, what string, request func(ctx conte
 			if err != nil {
 				return err
 			}
-			err = request(ctx, token)
+			inner, status := watched(ctx)
+			err = request(inner, token)
 			if err != nil && ctx.Err() != nil {
 				return ctx.Err() // who left says nothing about the server
 			}
-			if code(err) == 401 && try == 0 {
+			if err != nil && *status == http.StatusUnauthorized && try == 0 {
 				p.forget(ctx, token)
 				continue
 			}
-			return explain(what, err)
+			return explain(what, *status, err)
 		}
 	})
 	if err != nil && fault.Of(err) == fault.Internal {
@@ -159,19 +162,22 @@ func (p *Provider) ticket(ctx context.Context) (string, error) {
 		return "", err
 	}
 	asked := p.cfg.Now()
+	inner, status := watched(ctx)
 	var jwt *gocloak.JWT
 	if p.cfg.User != "" {
-		jwt, err = p.api.LoginAdmin(ctx, p.cfg.User, secret, p.cfg.LoginRealm)
+		jwt, err = p.api.LoginAdmin(inner, p.cfg.User, secret, p.cfg.LoginRealm)
 	} else {
-		jwt, err = p.api.LoginClient(ctx, p.cfg.ClientID, secret, p.cfg.LoginRealm)
+		jwt, err = p.api.LoginClient(inner, p.cfg.ClientID, secret, p.cfg.LoginRealm)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "", ctx.Err()
-	case err != nil && code(err) >= 400 && code(err) < 500:
-		return "", fault.New(fault.Unavailable, "the identity provider refuses Drover's own login (%d): look at the account and its secret", code(err))
+	case err != nil && (*status == http.StatusUnauthorized || *status == http.StatusBadRequest || *status == http.StatusForbidden):
+		return "", fault.New(fault.Unavailable, "the identity provider refuses Drover's own login (%d): look at the account and its secret", *status)
+	case err != nil && *status == http.StatusNotFound:
+		return "", fault.New(fault.Unavailable, "the identity provider has no realm %q to log in to", p.cfg.LoginRealm)
 	case err != nil:
-		return "", explain("log in", err)
+		return "", explain("log in", *status, err)
 	}
 	// A fifth is left over for clocks and for requests on their way.
 	p.token, p.expiry = jwt.AccessToken, asked.Add(time.Duration(jwt.ExpiresIn)*time.Second*4/5)
