@@ -1,0 +1,333 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+const agentAPI = kafkaAPI + "/agent-clusters/"
+
+// managed is a kafka as the sync agent reads it.
+type managed struct {
+	ID, Kind string
+	Metadata struct {
+		Name, Namespace     string
+		Annotations, Labels map[string]string
+	}
+	Spec struct {
+		ServiceAccounts []struct{ Name, Principal, Password string }
+		Capacity        struct {
+			IngressPerSec, EgressPerSec, MaxDataRetentionSize, MaxDataRetentionPeriod string
+			TotalMaxConnections, MaxPartitions, MaxConnectionAttemptsPerSec           int
+		}
+		OAuth struct {
+			TokenEndpointURI, JwksEndpointURI, ValidIssuerEndpointURI string
+			UserNameClaim, FallbackUserNameClaim, CustomClaimCheck    string
+			MaximumSessionLifetime                                    *int64
+		}
+		Owners   []string
+		Endpoint struct {
+			BootstrapServerHost string
+			TLS                 *struct{ Cert, Key string }
+		}
+		Versions map[string]string
+		Deleted  *bool
+	}
+}
+
+func (o *office) told(t *testing.T, agent, clusterID string) map[string]managed {
+	t.Helper()
+	var list struct {
+		Kind  string
+		Items []managed
+	}
+	w := o.do(t, agent, "GET", agentAPI+clusterID+"/kafkas", "").ok(200)
+	w.into(&list)
+	if list.Kind != "ManagedKafkaList" || w.Header().Get("Cache-Control") != "no-store" {
+		t.Errorf("the list is a %s, %s", list.Kind, w.Header().Get("Cache-Control"))
+	}
+	out := map[string]managed{}
+	for _, it := range list.Items {
+		out[it.ID] = it
+	}
+	return out
+}
+
+func TestManagedKafka(t *testing.T) {
+	o := newOffice(t)
+	o.dataPlane(t, "c1", "account")
+	id := o.provisioned(t, "alice", "one")
+	got, ok := o.told(t, "account", "c1")[id]
+	if !ok {
+		t.Fatal("the agent is not told")
+	}
+	in := o.awaitPhase(t, id, instance.Provisioning)
+	client, err := o.sso.Get(t.Context(), in.Status.Client)
+	if err != nil || client.Secret == "" {
+		t.Fatalf("its account: %v", err)
+	}
+	host := in.Status.Routes[0].Host
+	if len(got.Spec.ServiceAccounts) != 1 || got.Spec.ServiceAccounts[0].Password != client.Secret ||
+		got.Spec.ServiceAccounts[0].Principal != client.ID || got.Spec.ServiceAccounts[0].Name != "canary" {
+		t.Errorf("its account: %+v", got.Spec.ServiceAccounts)
+	}
+	if tls := got.Spec.Endpoint.TLS; tls == nil || tls.Key != tlsKey+host || tls.Cert != "cert-of-"+host {
+		t.Errorf("its certificate: %+v", tls)
+	}
+	for what, pair := range map[string][2]string{
+		"kind":        {got.Kind, "ManagedKafka"},
+		"name":        {got.Metadata.Name, "one"},
+		"namespace":   {got.Metadata.Namespace, "kafka-" + id},
+		"id":          {got.Metadata.Annotations["bf2.org/id"], id},
+		"placement":   {got.Metadata.Annotations["bf2.org/placementId"], in.Status.Placement},
+		"profile":     {got.Metadata.Labels["bf2.org/kafkaInstanceProfileType"], "standard"},
+		"quota":       {got.Metadata.Labels["bf2.org/kafkaInstanceProfileQuotaConsumed"], "1"},
+		"host":        {got.Spec.Endpoint.BootstrapServerHost, host},
+		"owner":       {strings.Join(got.Spec.Owners, ","), "alice"},
+		"ingress":     {got.Spec.Capacity.IngressPerSec, "50Mi"},
+		"retention":   {got.Spec.Capacity.MaxDataRetentionSize, "1000Gi"},
+		"issuer":      {got.Spec.OAuth.ValidIssuerEndpointURI, realm},
+		"jwks":        {got.Spec.OAuth.JwksEndpointURI, realm + "/certs"},
+		"kafka":       {got.Spec.Versions["kafka"], "3.1.0"},
+		"kafkaIbp":    {got.Spec.Versions["kafkaIbp"], "3.1"},
+		"strimzi":     {got.Spec.Versions["strimzi"], "strimzi-cluster-operator.v0.10.0"},
+		"connections": {fmt.Sprint(got.Spec.Capacity.TotalMaxConnections), "9000"},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s is %q, not %q", what, pair[0], pair[1])
+		}
+	}
+	if got.Spec.Deleted == nil || *got.Spec.Deleted || got.Spec.OAuth.MaximumSessionLifetime == nil || *got.Spec.OAuth.MaximumSessionLifetime != 299000 {
+		t.Errorf("deleted %v, session %v", got.Spec.Deleted, got.Spec.OAuth.MaximumSessionLifetime)
+	}
+	o.ready(t, "account", "c1", id)
+	if in = o.awaitPhase(t, id, instance.Ready); in.Status.Observed.AdminURL != "https://admin-server.example.com" {
+		t.Errorf("observed: %+v", in.Status.Observed)
+	}
+	hosts := map[string]string{}
+	for _, r := range in.Status.Routes {
+		hosts[r.Host] = r.Router
+	}
+	const router = "ingresscontroller.kas.apps.example.com"
+	if d := cmp.Diff(map[string]string{host: router, "admin-server-" + host: router}, hosts); d != "" {
+		t.Errorf("its routes, without the one that leaves the cluster: %s", d)
+	}
+	o.do(t, "alice", "DELETE", kafkas+"/"+id+"?async=true", "").ok(202)
+	if gone := o.told(t, "account", "c1")[id]; gone.Spec.Deleted == nil || !*gone.Spec.Deleted {
+		t.Errorf("the agent is not told to remove it: %+v", gone)
+	}
+	o.do(t, "account", "PUT", agentAPI+"c1/kafkas/status", `{"`+id+`": {"conditions": [{"type": "Ready", "status": "False", "reason": "Deleted"}]}}`).ok(200)
+	o.await(t, "its end", func() bool { return o.do(t, "alice", "GET", kafkas+"/"+id, "").Code == 404 })
+	if left := o.told(t, "account", "c1"); len(left) > 0 {
+		t.Errorf("the agent is still told of %v", left)
+	}
+}
+
+// Every endpoint of an agent is closed to everybody but the cluster's own agent
+// and operators, and nobody else learns whether the cluster is there.
+func TestAnAgentSpeaksForItsOwnClusterAlone(t *testing.T) {
+	o := newOffice(t)
+	o.dataPlane(t, "c1", "account")
+	o.dataPlane(t, "c2", "account2")
+	id := o.provisioned(t, "alice", "one")
+	calls := []struct{ method, path, body string }{
+		{"GET", "", ""}, {"PUT", "/status", clusterReady}, {"GET", "/kafkas", ""},
+		{"PUT", "/kafkas/status", `{"` + id + `": {"conditions": [{"type": "Ready", "status": "False", "reason": "Error"}]}}`},
+	}
+	seq := o.seq(t)
+	for _, call := range calls {
+		for _, who := range []string{"other", "account2", "forged", "issuers", "alice", "bob", "full", "roles"} {
+			for _, at := range []string{"c1", "nowhere"} {
+				o.do(t, who, call.method, agentAPI+at+call.path, call.body).refused(who+" "+call.method+call.path, 404, "7")
+			}
+		}
+		o.do(t, "", call.method, agentAPI+"c1"+call.path, call.body).refused("no token", 401, "15")
+		o.do(t, "roles", call.method, agentAPI+"c9"+call.path, call.body).refused("its own cluster is not registered", 400, "8")
+	}
+	if after := o.seq(t); after != seq {
+		t.Errorf("%d changes were written", after-seq)
+	}
+	if in := o.awaitPhase(t, id, instance.Provisioning); in.Status.Observed != nil {
+		t.Errorf("somebody else spoke for it: %+v", in.Status.Observed)
+	}
+	for _, call := range calls[:3] {
+		o.do(t, "account", call.method, agentAPI+"c1"+call.path, call.body).ok(200)
+	}
+	o.do(t, "account", "POST", agentAPI+"c1", "").refused("no such method", 405, "10")
+	o.do(t, "account", "GET", agentAPI+"c1/dinosaurs", "").refused("another offering's", 404, "7")
+	o.do(t, "account", "GET", agentAPI+"c1/kafkas/status/x", "").refused("no such path", 404, "7")
+}
+
+func TestVerification(t *testing.T) {
+	o := newOffice(t)
+	o.dataPlane(t, "c1", "account")
+	o.dataPlane(t, "c2", "account2")
+	const path = kafkaAPI + "/obs-proxy-verification/"
+	o.do(t, "account", "POST", path+"ext-c1", "").ok(200)
+	o.do(t, "agent", "POST", path+"ext-c1", "").ok(200)
+	for _, who := range []string{"account2", "forged", "issuers", "alice", "other", "full"} {
+		o.do(t, who, "POST", path+"ext-c1", "").refused(who, 403, "4")
+	}
+	o.do(t, "account", "POST", path+"ext-c2", "").refused("another's cluster", 403, "4")
+	o.do(t, "account", "POST", path+"ext-c9", "").refused("nobody's cluster", 403, "4")
+	o.do(t, "", "POST", path+"ext-c1", "").refused("no token", 401, "15")
+	o.do(t, "account", "GET", path+"ext-c1", "").refused("only POST", 405, "10")
+	o.do(t, "account2", "POST", api+"/obs-proxy-verification/ext-c2", "").ok(200)
+}
+
+func TestAClusterTellsWhatItHolds(t *testing.T) {
+	o := newOffice(t)
+	o.dataPlane(t, "c1", "account")
+	offers, err := o.clusters.Offers(t.Context(), "c1", "kafka")
+	want := map[string][]string{
+		"strimzi":  {"strimzi-cluster-operator.v0.9.0", "strimzi-cluster-operator.v0.10.0"},
+		"kafka":    {"2.8.0", "3.0.0", "3.1.0"},
+		"kafkaIbp": {"2.8", "3.0", "3.1"},
+	}
+	if d := cmp.Diff(want, offers); d != "" || err != nil {
+		t.Errorf("ready operators only, the newest last: %v\n%s", err, d)
+	}
+	c, err := o.clusters.Get(t.Context(), "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, status, err := cluster.Decode(c)
+	if err != nil || c.Phase != cluster.Ready || status.Capacity != 7 || status.Units["kafka/standard"] != (cluster.Units{Max: 5, Remaining: 4}) {
+		t.Errorf("%v, %s: %+v", err, c.Phase, status)
+	}
+	seq := o.seq(t)
+	for range 3 {
+		o.do(t, "account", "PUT", agentAPI+"c1/status", clusterReady).ok(200)
+		o.do(t, "account", "PUT", agentAPI+"c1/status", `{}`).ok(200)
+		o.do(t, "account", "GET", agentAPI+"c1/kafkas", "").ok(200)
+	}
+	if after := o.seq(t); after != seq {
+		t.Errorf("an idle agent wrote %d changes", after-seq)
+	}
+	for reason, body := range map[string]string{
+		"no list":      `{"strimzi": {}}`,
+		"no version":   `{"strimzi": [{"ready": true}]}`,
+		"wrong ready":  `{"strimzi": [{"version": "1", "ready": "yes"}]}`,
+		"wrong list":   `{"strimzi": [{"version": "1", "ready": true, "kafkaVersions": "3"}]}`,
+		"wrong units":  `{"capacity": {"standard": {"maxUnits": "five"}}}`,
+		"no object":    `[]`,
+		"no JSON":      `{`,
+		"wrong states": `{"conditions": "fine"}`,
+	} {
+		o.do(t, "account", "PUT", agentAPI+"c1/status", body).refused(reason, 400, "17")
+	}
+	var config struct {
+		Spec struct {
+			Net           struct{ Private *bool }
+			Capacity      map[string]struct{ MaxNodes int }
+			Observability map[string]any
+		}
+	}
+	w := o.do(t, "account", "GET", agentAPI+"c1", "").ok(200)
+	w.into(&config)
+	if config.Spec.Net.Private == nil || *config.Spec.Net.Private || config.Spec.Capacity["standard"].MaxNodes != 3 || config.Spec.Observability == nil {
+		t.Errorf("its configuration: %s", w.Body)
+	}
+	o.do(t, "account", "PUT", agentAPI+"c1/status", `{"conditions": [{"type": "Ready", "status": "False"}]}`).ok(200)
+	if c, _ := o.clusters.Get(t.Context(), "c1"); c.Phase != cluster.Waiting {
+		t.Errorf("it is %s", c.Phase)
+	}
+}
+
+func TestWhatAnAgentSaysOfAKafka(t *testing.T) {
+	o := newOffice(t)
+	o.dataPlane(t, "c1", "account")
+	id := o.provisioned(t, "alice", "one")
+	say := func(condition string) {
+		t.Helper()
+		o.do(t, "account", "PUT", agentAPI+"c1/kafkas/status", `{"`+id+`": {"conditions": [`+condition+`], "versions": {"kafka": "3.0.0"}}, "nobody": {}, "reserved-kafka-standard-1": 7}`).ok(200)
+	}
+	observed := func() *instance.Observed {
+		object, err := o.ledger.Get(context.Background(), ledger.Ref{Kind: instance.Kind.Name, ID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := instance.Decode(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in.Status.Observed
+	}
+	say(`{"type": "Ready", "status": "False", "reason": "Installing"}`)
+	if got := observed(); got == nil || got.State != "installing" {
+		t.Errorf("%+v", got)
+	}
+	say(`{"type": "Ready", "status": "True", "reason": "StrimziUpdating"}`)
+	if got := observed(); got.State != "ready" || !cmp.Equal(got.Upgrading, []string{"strimzi"}) {
+		t.Errorf("%+v", got)
+	}
+	say(`{"type": "Ready", "status": "True", "reason": "KafkaIbpUpdating"}, {"type": "Other", "reason": "KafkaUpdating"}`)
+	if got := observed(); !cmp.Equal(got.Upgrading, []string{"kafkaIbp"}) {
+		t.Errorf("%+v", got)
+	}
+	say(`{"type": "Ready", "status": "Unknown", "reason": "Error"}`)
+	if got := observed(); got.State != "ready" {
+		t.Errorf("unknown says nothing: %+v", got)
+	}
+	say(`{"type": "Ready", "status": "False", "reason": "Error", "message": "boom"}`)
+	o.awaitPhase(t, id, instance.Failed)
+	say(`{"type": "Ready", "status": "True"}`)
+	o.awaitPhase(t, id, instance.Ready)
+}
+
+// What is secret is given to the agent of the instance's own cluster, and is
+// nowhere else: not in the log of changes, not in the server's log, not in what
+// anybody else is told.
+func TestSecretsAreWhereTheyBelongAndNowhereElse(t *testing.T) {
+	o := newOffice(t)
+	o.dataPlane(t, "c1", "account")
+	id := o.provisioned(t, "alice", "one")
+	o.dataPlane(t, "c2", "account2")
+	o.told(t, "account", "c1")
+	o.ready(t, "account", "c1", id)
+	secrets := append(o.sso.secrets(), tlsKey, "agent-secret-of-")
+	if len(secrets) != 3 {
+		t.Fatalf("%d secrets", len(secrets))
+	}
+	var seen strings.Builder
+	answers := func(who string, paths ...string) {
+		for _, path := range paths {
+			w := o.do(t, who, "GET", path, "")
+			fmt.Fprintf(&seen, "%s %s: %s\n", who, path, w.Body)
+		}
+	}
+	answers("account2", agentAPI+"c2", agentAPI+"c2/kafkas", agentAPI+"c1/kafkas")
+	answers("alice", kafkas, kafkas+"/"+id, "/api/v1/instances/"+id, "/api/v1/instances/"+id+"/history")
+	answers("root", kafkaAPI+"/admin/kafkas", kafkaAPI+"/admin/kafkas/"+id, "/api/v1/instances/"+id, "/api/v1/instances/"+id+"/history", "/api/v1/clusters/c1", "/api/v1/audits", "/metrics")
+	answers("full", kafkaAPI+"/admin/kafkas/"+id)
+	changes, err := o.ledger.Changes(t.Context(), ledger.ChangeQuery{Limit: 10000})
+	if err != nil || len(changes) == 0 {
+		t.Fatal(err)
+	}
+	for _, c := range changes {
+		data, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen.Write(data)
+	}
+	seen.WriteString(o.logs.String())
+	for i, secret := range secrets {
+		if strings.Contains(seen.String(), secret) {
+			at := strings.Index(seen.String(), secret)
+			t.Errorf("secret %d is in %.200s", i, seen.String()[max(0, at-150):at])
+		}
+	}
+	if !strings.Contains(seen.String(), id) {
+		t.Error("nothing was looked at")
+	}
+}
