@@ -1,7 +1,9 @@
 package instance_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,7 +36,10 @@ type world struct {
 	service  *instance.Service
 	clusters *cluster.Service
 	worker   *instance.Reconciler
-	hooks    instance.Hooks // default: they agree to everything
+	hooks    instance.Hooks           // default: they agree to everything
+	ports    func(c *instance.Config) // what is outside; default: nothing
+	room     int64                    // units of the data plane; default: capacity
+	routed   bool                     // the agent tells where hosts are to point at
 
 	stalled  []ledger.Work            // claimed by workers that have not come back
 	plane    map[string]instance.Item // what the data plane runs
@@ -67,6 +72,7 @@ func (w *world) open() {
 	l, err := sqlledger.Open(context.Background(), sqlledger.Config{
 		URL:   filepath.Join(w.dir, "drover.db"),
 		Kinds: []ledger.Kind{instance.Kind, cluster.Kind, operation.Kind},
+		Key:   bytes.Repeat([]byte{7}, 32),
 		Now:   func() time.Time { return w.clock },
 	})
 	if err != nil {
@@ -76,11 +82,15 @@ func (w *world) open() {
 	if w.hooks == nil {
 		w.hooks = silentHooks{}
 	}
-	w.service = instance.NewService(instance.Config{Store: l, Keeper: l, Offerings: w.registry})
 	w.clusters = cluster.NewService(l)
-	w.worker = instance.NewReconciler(instance.Config{Store: l, Keeper: l, Offerings: w.registry, Clusters: w.clusters, Hooks: w.hooks})
-	w.service.SetClock(func() time.Time { return w.clock })
-	w.worker.SetClock(func() time.Time { return w.clock })
+	c := instance.Config{
+		Store: l, Keeper: l, Offerings: w.registry, Clusters: w.clusters, Hooks: w.hooks,
+		Now: func() time.Time { return w.clock },
+	}
+	if w.ports != nil {
+		w.ports(&c)
+	}
+	w.service, w.worker = instance.NewService(c), instance.NewReconciler(c)
 }
 
 func (w *world) must(err error) {
@@ -127,8 +137,7 @@ func (w *world) runWith(work ledger.Work, meanwhile func()) bool {
 	set.Lease = &work.Lease
 	switch {
 	case err != nil:
-		set = ledger.Set{Actor: "system", Cause: work.Cause, Lease: &work.Lease,
-			Finish: &ledger.Finish{Dirty: work.Dirty, Next: true, After: time.Second, Attempts: work.Attempts + 1}}
+		set.Finish = &ledger.Finish{Dirty: work.Dirty, Next: true, After: time.Second, Attempts: work.Attempts + 1}
 	case !res.Again:
 		set.Finish = &ledger.Finish{Dirty: work.Dirty, Next: res.Next, After: res.After}
 	}
@@ -166,7 +175,16 @@ func (w *world) report(pick func(string) bool) {
 		if item.Delete {
 			state = "deleted"
 		}
-		items = append(items, instance.Observation{ID: id, Generation: item.Generation, State: state})
+		var body struct{ Suspended bool }
+		if json.Unmarshal(item.Body, &body) == nil && body.Suspended && !item.Delete {
+			state = "suspended"
+		}
+		seen := instance.Observation{ID: id, Generation: item.Generation, State: state}
+		if w.routed {
+			seen.Routes = []instance.RouteReport{{Name: "web", Router: "router.example.org"}, {Name: "api", Prefix: "api", Router: "router.example.org"}}
+			seen.Versions, seen.AdminURL = map[string]string{"band": "1.2.0"}, "https://admin.example.org"
+		}
+		items = append(items, seen)
 	}
 	w.past = append(w.past, items...)
 	w.send(items)
@@ -271,7 +289,7 @@ func (w *world) begin() {
 	w.open()
 	_, err := w.clusters.Register(context.Background(), "local", cluster.Spec{Provider: "local", Region: "local"})
 	w.must(err)
-	w.must(w.clusters.Report(context.Background(), "local", cluster.Report{Agent: "a", Number: 1, Ready: true, Capacity: capacity}))
+	w.must(w.clusters.Report(context.Background(), "local", cluster.Report{Agent: "a", Number: 1, Ready: true, Capacity: max(w.room, capacity)}))
 }
 
 func TestAnyInterleavingConverges(t *testing.T) {
@@ -355,4 +373,8 @@ func TestAnyInterleavingConverges(t *testing.T) {
 		w.settle()
 		w.check(rt)
 	})
+}
+
+func taskOf(work ledger.Work) reconcile.Task {
+	return reconcile.Task{Ref: work.Ref, Org: work.Org, Cause: work.Cause, Token: work.Token}
 }

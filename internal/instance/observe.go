@@ -45,12 +45,12 @@ func (r *Reconciler) observe(ctx context.Context, in Instance, off *offering.Off
 			return Facts{}, err
 		}
 	}
+	f.Entitled = r.entitled(ctx, in, off, f)
 	if in.Status.Promotion == Promoting {
 		if f.Target, f.Refusal, err = r.target(ctx, &in, off); err != nil {
 			return f, trouble{quotaSource, err}
 		}
 	}
-	f.Entitled = r.entitled(ctx, in, off, f)
 	return f, nil
 }
 
@@ -206,6 +206,13 @@ func (m *memory) keep(id, ref string) {
 		m.sealed = map[string]string{}
 	}
 	m.sealed[id] = ref
+}
+
+// drop forgets a sealed secret that is written down.
+func (m *memory) drop(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.sealed, id)
 }
 
 func (m *memory) kept(id string) string {

@@ -98,9 +98,15 @@ func (s *Service) admitted(ctx context.Context, who access.Principal, off *offer
 func (s *Service) order(ctx context.Context, off *offering.Offering, req Create, in *Instance) (assigned, []ledger.Count, error) {
 	who := access.From(ctx)
 	none := func(err error) (assigned, []ledger.Count, error) { return assigned{}, nil, err }
-	provider, region, err := off.Place(req.Provider, req.Region)
+	own, err := s.ownCluster(ctx, who, req.Cluster)
 	if err != nil {
 		return none(err)
+	}
+	provider, region := offering.Provider{Name: own.Provider}, offering.Region{Name: own.Region}
+	if req.Cluster == "" {
+		if provider, region, err = off.Place(req.Provider, req.Region); err != nil {
+			return none(err)
+		}
 	}
 	versions, err := versionsOf(off, req.Version)
 	if err != nil {
@@ -120,12 +126,12 @@ func (s *Service) order(ctx context.Context, off *offering.Offering, req Create,
 	if !region.Sells(plan.typ.Name) {
 		return none(fault.New(fault.Invalid, "instance type %q is not sold in region %q", plan.typ.Name, region.Name).Because("type"))
 	}
-	if err := s.ownCluster(ctx, who, req.Cluster); err != nil {
-		return none(err)
-	}
 	multiAZ := plan.typ.MultiAZ != nil && *plan.typ.MultiAZ
 	if plan.typ.MultiAZ == nil && req.MultiAZ != nil {
 		multiAZ = *req.MultiAZ
+	}
+	if own.MultiAZ != nil {
+		multiAZ = *own.MultiAZ
 	}
 	in.Spec = Spec{
 		Offering: off.Metadata.Name, Provider: provider.Name, Region: region.Name, MultiAZ: multiAZ,
@@ -164,19 +170,21 @@ func versionsOf(off *offering.Offering, first string) (map[string]string, error)
 	return out, nil
 }
 
-// ownCluster checks that a cluster that an order names is the tenant's.
-func (s *Service) ownCluster(ctx context.Context, who access.Principal, id string) error {
+// ownCluster finds a cluster that an order names, if it is the tenant's. Where
+// it stands is where the instance will be.
+func (s *Service) ownCluster(ctx context.Context, who access.Principal, id string) (cluster.Spec, error) {
 	if id == "" {
-		return nil
+		return cluster.Spec{}, nil
 	}
 	o, err := s.Store.Get(ctx, ledger.Ref{Kind: cluster.Kind.Name, ID: id})
 	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) {
-		return err
+		return cluster.Spec{}, err
 	}
 	if err != nil || o.Org == "" || o.Org != who.Org || !o.Deleted.IsZero() {
-		return fault.New(fault.Invalid, "your organisation has no cluster %.64q", id).Because("cluster-id")
+		return cluster.Spec{}, fault.New(fault.Invalid, "your organisation has no cluster %.64q", id).Because("cluster-id")
 	}
-	return nil
+	spec, _, err := cluster.Decode(o)
+	return spec, err
 }
 
 func holdsNUL(v any) bool {

@@ -101,6 +101,7 @@ func (r *run) reach(ctx context.Context, a Action) error {
 	case Seal:
 		return r.seal(ctx)
 	case Account:
+		r.memory.drop(r.in.ID)
 		c, err := r.client(ctx)
 		if err == nil {
 			err = r.SSO.Apply(ctx, c)
@@ -269,9 +270,14 @@ func (r *run) look(ctx context.Context) error {
 		return first
 	}
 	in.Status.Message = ""
-	r.memory.look(in.ID, r.now)
-	r.facts.Looked, r.facts.NextLook = true, every(in.ID, or(r.facts.Timing.Observe, observeEvery))
+	r.looked()
 	return nil
+}
+
+// looked notes that everything outside was seen.
+func (r *run) looked() {
+	r.memory.look(r.in.ID, r.now)
+	r.facts.Looked, r.facts.NextLook = true, every(r.in.ID, or(r.facts.Timing.Observe, observeEvery))
 }
 
 func (r *run) lookAtAccount(ctx context.Context) error {

@@ -207,7 +207,7 @@ const neverPlaced = " It never reached a data plane, so there is nothing to chan
 
 // conclude ends the running operation, if there is one.
 func conclude(in Instance, with Finish) []Action {
-	if in.Status.Operation == "" {
+	if in.Status.Operation == "" || in.Status.Promotion == Promoting {
 		return nil
 	}
 	return []Action{with}

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/droverhq/drover/internal/certificate"
@@ -12,6 +13,7 @@ import (
 	"github.com/droverhq/drover/internal/hook"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/metric"
+	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/reconcile"
 	"github.com/droverhq/drover/internal/sso"
@@ -82,18 +84,48 @@ func (r *Reconciler) Reconcile(ctx context.Context, task reconcile.Task) (reconc
 	}
 	run := run{Reconciler: r, task: task, off: off, in: in, now: r.Now().UTC()}
 	run.begin()
-	if run.facts, err = r.observe(ctx, in, off, run.now); err != nil {
-		return run.stuck(ctx, err)
+	run.facts, err = r.observe(ctx, in, off, run.now)
+	var unanswered trouble
+	if err != nil && !errors.As(err, &unanswered) {
+		return reconcile.Result{}, err
 	}
-	return run.act(ctx, Plan(in, run.facts, run.now))
+	actions := Plan(in, run.facts, run.now)
+	if err != nil && idle(actions) {
+		return run.stuck(ctx, err) // only then is it in the way of anything
+	}
+	return run.act(ctx, actions)
+}
+
+func idle(actions []Action) bool {
+	if len(actions) == 0 {
+		return true
+	}
+	_, waits := actions[0].(Come)
+	return waits
+}
+
+// watchedOfferings are those whose instances are looked after while they run:
+// they have an alarm clock, unless they were made before that was so.
+func (r *Reconciler) watchedOfferings() (names []any) {
+	all, ok := r.Offerings.(interface{ List() []*offering.Offering })
+	if !ok {
+		return nil
+	}
+	for _, off := range all.List() {
+		if r.DNS != nil || r.SSO != nil && off.Spec.Identity != nil {
+			names = append(names, off.Metadata.Name)
+		}
+	}
+	return names
 }
 
 // Unsettled lists, for the slow resync, instances that should have work to do.
 func (r *Reconciler) Unsettled(ctx context.Context, after string, limit int) ([]ledger.Wake, string, error) {
-	found, err := r.Store.List(ctx, ledger.Query{
-		Kind: Kind.Name, AfterID: after, Limit: limit, Brief: true,
-		Where: ledger.Compare{Column: "phase", Op: ledger.NotIn, Values: []any{Ready, Failed, Suspended}},
-	})
+	var where ledger.Expr = ledger.Compare{Column: "phase", Op: ledger.NotIn, Values: []any{Ready, Failed, Suspended}}
+	if watched := r.watchedOfferings(); len(watched) > 0 {
+		where = ledger.Or{where, ledger.Compare{Column: "offering", Op: ledger.In, Values: watched}}
+	}
+	found, err := r.Store.List(ctx, ledger.Query{Kind: Kind.Name, AfterID: after, Limit: limit, Brief: true, Where: where})
 	if err != nil || len(found) == 0 {
 		return nil, "", err
 	}

@@ -19,7 +19,7 @@ type Observation struct {
 	State      string // as package runtime names them
 	Message    string
 	Versions   map[string]string
-	Upgrading  []string // components whose version it is changing
+	Upgrading  []string      // components whose version it is changing
 	Routes     []RouteReport // none: nothing is said of them
 	AdminURL   string        // of the instance's own API
 }

@@ -82,9 +82,11 @@ func (r *run) next(set ledger.Set) reconcile.Result {
 	if now.Deleted != was.Deleted || now.Suspended != was.Suspended || now.Billing != was.Billing {
 		return reconcile.Again(set) // intent changed: the ledger moves the generation
 	}
+	if r.in.Status.Promotion == Promoting {
+		return reconcile.Again(set) // it is not known here whether it can go on
+	}
 	facts := r.facts
 	facts.Hooks = len(r.off.Hooks(r.in.Phase)) > 0
-	facts.Target = Unknown
 	after := Plan(r.in, facts, r.now)
 	if len(after) == 0 {
 		return reconcile.Done(set)
@@ -155,6 +157,8 @@ func (r *run) move(a Move) error {
 	switch a.To {
 	case Preparing: // written down before anything is asked for
 		in.Status.Named, in.Status.Certified = r.facts.Names, r.facts.Certificate
+	case Provisioning, Ready: // everything outside was just made, or seen to be there
+		r.looked()
 	case Deleting:
 		r.release() // before Clean tells who waits: what is told must be true already
 	}
@@ -192,6 +196,11 @@ func (r *run) clean(ctx context.Context) error {
 	}
 	in.Status.Held = nil
 	r.set.Frees = append(r.set.Frees, names(in)...)
+	if ref := r.memory.kept(in.ID); ref != "" { // sealed, and never written down
+		if err := r.Keeper.Shred(ctx, ref); err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
 	in.Object.Deleted, r.op = r.now, "delete"
 	r.memory.forget(in.ID)
 	return nil
