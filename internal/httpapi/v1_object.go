@@ -166,7 +166,7 @@ func wire(o *ledger.Object, names map[string]string, who access.Principal) v1.Ob
 	case o.Kind == offering.Kind.Name:
 		out.Spec, out.Status = publicDocument(o.Spec), nil
 	case o.Kind == policy.KindTerms.Name:
-		out.Status = nil // where the operator's files are is not for tenants
+		out.Status = without(o.Status, plumbing[o.Kind])
 	}
 	return out
 }
@@ -176,6 +176,8 @@ func wire(o *ledger.Object, names map[string]string, who access.Principal) v1.Ob
 var plumbing = map[string][]string{
 	instance.Kind.Name: {"desired", "token", "rendered", "hooked", "refused"},
 	offering.Kind.Name: {"desired", "hooks"},
+	// Where the operator's files are.
+	policy.KindTerms.Name: {"source", "digest", "said"},
 }
 
 // without returns a JSON object without some members, none of it if it cannot

@@ -97,7 +97,7 @@ func TestAcceptTerms(t *testing.T) {
 	w.want(200, "root", "PUT", "/api/v1/terms", policyDocument("Terms", "use", "{version: '1', text: be nice}"), nil)
 	var terms v1.Object
 	w.want(200, "alice", "GET", "/api/v1/terms/use", "", &terms)
-	if !strings.Contains(string(terms.Spec), "be nice") || terms.Status != nil {
+	if !strings.Contains(string(terms.Spec), "be nice") || string(terms.Status) != `{"message":"version 1"}` {
 		t.Errorf("a tenant reads %s, %s", terms.Spec, terms.Status)
 	}
 	var seen v1.Changes

@@ -27,12 +27,12 @@ func inShort(value any) string {
 		}
 		return cut(who + ": " + strings.Join(grants, ", "))
 	case *DenyList:
-		return fmt.Sprintf("denies %d users", len(x.Users))
+		return "denies " + some(len(x.Users), "user")
 	case *AccessList:
 		if !x.Enabled {
 			return "disabled: everybody is let in"
 		}
-		return fmt.Sprintf("lets %d organisations in", len(x.Organisations))
+		return "lets " + some(len(x.Organisations), "organisation") + " in"
 	case *Terms:
 		return cut("version " + x.Version + " " + x.URL)
 	}
@@ -44,6 +44,13 @@ func count(units int64) string {
 		return "without limit"
 	}
 	return fmt.Sprint(units)
+}
+
+func some(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // cut keeps a line short.

@@ -13,6 +13,7 @@ import (
 	"github.com/droverhq/drover/internal/entitlement/entitlementtest"
 	"github.com/droverhq/drover/internal/entitlement/remote"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/resilience"
 )
 
@@ -20,6 +21,9 @@ var (
 	product = entitlement.Product{Offering: "kafka", Type: "standard", Billing: "standard", Resource: "RES", Name: "PROD", Models: []string{"standard"}}
 	alice   = entitlement.Who{User: "alice", Org: "acme"}
 )
+
+// It keeps record of accepted terms too.
+var _ policy.Reviewer = (*remote.Source)(nil)
 
 // patient is a policy that never rests, so that each case is asked for.
 func patient() *resilience.Policy {
