@@ -307,7 +307,7 @@ func TestOneOfManyExchangesWins(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if won > 1 {
+	if won != 1 {
 		t.Errorf("one refresh token was exchanged %d times", won)
 	}
 }

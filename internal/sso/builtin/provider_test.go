@@ -18,6 +18,7 @@ import (
 	"github.com/droverhq/drover/internal/sso"
 	"github.com/droverhq/drover/internal/sso/builtin"
 	"github.com/droverhq/drover/internal/sso/ssotest"
+	"github.com/droverhq/drover/test/postgres"
 )
 
 func TestContract(t *testing.T) {
@@ -130,8 +131,20 @@ func TestDiscovery(t *testing.T) {
 }
 
 func TestTwoReplicas(t *testing.T) {
-	w := newWorld(t)
-	first, second := w.p, w.replica()
+	t.Run("embedded", func(t *testing.T) {
+		w := newWorld(t)
+		twoReplicas(t, w, w.replica())
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		where := postgres.Database(t)
+		w := newWorldOn(t, where)
+		twoReplicas(t, w, w.replicaOn(openLedger(t, where)))
+	})
+}
+
+// twoReplicas starts a login at one and finishes it at the other.
+func twoReplicas(t *testing.T, w *world, second *builtin.Provider) {
+	first := w.p
 	a, b := newAttempt(), w.browser()
 	w.use(first)
 	page := w.open(b, a)

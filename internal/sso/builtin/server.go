@@ -303,9 +303,12 @@ func (p *Provider) logout(w http.ResponseWriter, r *http.Request) {
 
 func (p *Provider) drop(w http.ResponseWriter, r *http.Request) {
 	s, form := &storage{p}, r.PostForm
-	id := form.Get("client_id")
+	id, secret := form.Get("client_id"), form.Get("client_secret")
+	if user, password, ok := r.BasicAuth(); ok {
+		id, secret = user, password
+	}
 	if id != p.PublicClient {
-		if _, err := s.authorized(r.Context(), id, form.Get("client_secret")); err != nil {
+		if _, err := s.authorized(r.Context(), id, secret); err != nil {
 			op.RequestError(w, r, err, nil)
 			return
 		}

@@ -50,14 +50,26 @@ var root = access.With(context.Background(), access.Principal{User: "root", Admi
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t}
-	var err error
-	w.ledger, err = sqlledger.Open(t.Context(), sqlledger.Config{
-		URL: filepath.Join(t.TempDir(), "drover.db"), Key: bytes.Repeat([]byte{7}, ledger.KeySize),
+	return newWorldOn(t, filepath.Join(t.TempDir(), "drover.db"))
+}
+
+func openLedger(t *testing.T, where string) *sqlledger.Ledger {
+	t.Helper()
+	l, err := sqlledger.Open(t.Context(), sqlledger.Config{
+		URL: where, Key: bytes.Repeat([]byte{7}, ledger.KeySize),
 		Kinds: append(builtin.Kinds(), access.SigningKey, access.KindUser),
 	})
-	w.ok(err)
-	t.Cleanup(func() { w.ledger.Close() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func newWorldOn(t *testing.T, where string) *world {
+	t.Helper()
+	w := &world{t: t, ledger: openLedger(t, where)}
+	var err error
 	w.front = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { (*w.serves.Load()).ServeHTTP(rw, r) }))
 	t.Cleanup(w.front.Close)
 	w.users = access.NewUsers(w.ledger)
@@ -71,14 +83,16 @@ func newWorld(t *testing.T) *world {
 func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }
 
 // replica is another server on the same ledger.
-func (w *world) replica() *builtin.Provider {
+func (w *world) replica() *builtin.Provider { return w.replicaOn(w.ledger) }
+
+func (w *world) replicaOn(l *sqlledger.Ledger) *builtin.Provider {
 	w.t.Helper()
 	issuer := builtin.Issuer(w.front.URL, "")
-	realm, err := access.NewRealm(access.RealmConfig{Store: w.ledger, URL: issuer})
+	realm, err := access.NewRealm(access.RealmConfig{Store: l, URL: issuer})
 	w.ok(err)
 	w.auth, err = access.NewAuthenticator(access.AuthenticatorConfig{Realm: realm})
 	w.ok(err)
-	p, err := builtin.New(builtin.Config{Store: w.ledger, Keeper: w.ledger, Keys: realm, Users: w.users, BaseURL: w.front.URL, Clock: w.now})
+	p, err := builtin.New(builtin.Config{Store: l, Keeper: l, Keys: realm, Users: access.NewUsers(l), BaseURL: w.front.URL, Clock: w.now})
 	w.ok(err)
 	return p
 }
