@@ -28,8 +28,9 @@ type Config struct {
 	Title string
 	// TokenFile holds a bearer token that somebody renews; or
 	TokenFile string
-	// TokenURL gives one for ClientID and ClientSecret; neither: no token is sent.
-	TokenURL, ClientID, ClientSecret string
+	// TokenURL gives one for ClientID and ClientSecret, or what is in SecretFile;
+	// neither: no token is sent.
+	TokenURL, ClientID, ClientSecret, SecretFile string
 
 	Timeout time.Duration // of one request; default 5 s
 	// Fresh is how long grants hold; default 1 min. Stale is how much longer
@@ -73,7 +74,7 @@ func New(c Config) (*Source, error) {
 		return nil, fault.New(fault.Invalid, "the entitlement service is named by an http or https URL")
 	}
 	if c.TokenURL != "" {
-		if t, err := url.Parse(c.TokenURL); err != nil || t.Host == "" || c.ClientID == "" || c.ClientSecret == "" {
+		if t, err := url.Parse(c.TokenURL); err != nil || t.Host == "" || c.ClientID == "" || (c.ClientSecret == "") == (c.SecretFile == "") {
 			return nil, fault.New(fault.Invalid, "tokens for the entitlement service need a URL, a client id and its secret")
 		}
 	}

@@ -265,6 +265,18 @@ func TestTokens(t *testing.T) {
 		t.Errorf("a wrong secret: %v", err)
 	}
 
+	secret := filepath.Join(t.TempDir(), "secret")
+	filed := source(t, s, credentials, func(c *remote.Config) { c.ClientSecret, c.SecretFile = "", secret })
+	if _, err := filed.Grant(t.Context(), alice, product); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("no secret yet: %v", err)
+	}
+	if err := os.WriteFile(secret, []byte("hush\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := filed.Grant(t.Context(), alice, product); err != nil {
+		t.Errorf("a file with a secret: %v", err)
+	}
+
 	file := filepath.Join(t.TempDir(), "token")
 	src = source(t, s, func(c *remote.Config) { c.TokenFile = file })
 	if _, err := src.Grant(t.Context(), alice, product); !fault.Is(err, fault.Unavailable) {

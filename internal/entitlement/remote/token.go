@@ -44,7 +44,14 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 	if t.token != "" && t.cfg.Now().Before(t.until) {
 		return t.token, nil
 	}
-	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {t.cfg.ClientID}, "client_secret": {t.cfg.ClientSecret}}
+	secret := t.cfg.ClientSecret
+	if t.cfg.SecretFile != "" {
+		data, err := os.ReadFile(t.cfg.SecretFile)
+		if secret = strings.TrimSpace(string(data)); err != nil || secret == "" {
+			return "", fault.New(fault.Unavailable, "the file with the client secret for %s cannot be used", t.cfg.Title)
+		}
+	}
+	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {t.cfg.ClientID}, "client_secret": {secret}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.cfg.TokenURL, strings.NewReader(form.Encode()))
 	if err != nil {
 		return "", fault.New(fault.Unavailable, "the token address of %s cannot be used", t.cfg.Title)
