@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -359,5 +360,24 @@ func TestSelectorCannotBeLeft(t *testing.T) {
 	}
 	if _, err := parse(t, []byte(minimal)).Selector(t.Context(), offering.Facts{Type: "standard", Size: "x1"}); !fault.Is(err, fault.NotFound) {
 		t.Errorf("without metrics there is nothing to select, got %v", err)
+	}
+}
+
+func TestManyPlansDoNotTakeForEver(t *testing.T) {
+	var sizes, models strings.Builder
+	for i := range 1500 {
+		sizes.WriteString(",{name: x" + strconv.Itoa(i+2) + ", capacity: 1, quota: 1}")
+	}
+	for i := range 1500 {
+		models.WriteString("{name: m" + strconv.Itoa(i) + "},")
+	}
+	doc := strings.Replace(minimal, "quota: 1}]", "quota: 1}"+sizes.String()+"]", 1)
+	doc = strings.Replace(doc, "  desired", "  billing: ["+models.String()+"]\n  desired", 1)
+	start := time.Now()
+	if _, err := offering.Parse("t.yaml", []byte(doc)); err != nil {
+		t.Error(err)
+	}
+	if d := time.Since(start); d > time.Minute {
+		t.Errorf("took %v", d)
 	}
 }

@@ -5,21 +5,25 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/droverhq/drover/internal/fault"
 )
 
 // try renders made-up instances of every plan and billing model, if they can be
 // made up, so that a key that is never there is found now and not when the
 // first tenant comes. They are tried as ordered and as placed: what is shown of
-// an instance is shown before its agent has said a word.
+// an instance is shown before its agent has said a word. A file with more plans
+// than can be tried in time is not refused for it.
 func (f *file) try(o *Offering) {
 	if _, err := o.Validate(nil); err != nil {
 		return // something is required, and only tenants know what
 	}
-	ctx := context.Background()
+	ctx, stop := context.WithTimeout(context.Background(), maxTry)
+	defer stop()
 	around := sampleSurroundings(o)
 	seen := map[string]bool{}
 	report := func(part []any, plan [2]string, err error) {
-		if key := part[0].(string) + plan[0] + plan[1]; err != nil && !seen[key] {
+		if key := part[0].(string) + plan[0] + plan[1]; err != nil && !fault.Is(err, fault.Unavailable) && !seen[key] {
 			seen[key] = true
 			f.at(under([]any{"spec"}, part...), "cannot be made for plan %s.%s: %v", plan[0], plan[1], err)
 		}
@@ -31,6 +35,9 @@ func (f *file) try(o *Offering) {
 			continue
 		}
 		for _, model := range o.models(plan[0]) {
+			if ctx.Err() != nil {
+				return
+			}
 			ordered := Facts{
 				ID: "sample", Name: "sample", Owner: "sample", Org: "sample", Phase: "accepted",
 				Provider: o.Spec.Providers[0].Name, Region: o.Spec.Providers[0].Regions[0].Name,
@@ -59,8 +66,10 @@ func (f *file) try(o *Offering) {
 			report([]any{"metrics", "selector"}, plan, err)
 		}
 	}
-	f.tryCluster(ctx, o, around)
+	f.tryCluster(o, around)
 }
+
+const maxTry = 3 * time.Second
 
 // atSize reports what is wrong with the parameters of a size.
 func (f *file) atSize(o *Offering, plan [2]string, err error) {
@@ -73,7 +82,8 @@ func (f *file) atSize(o *Offering, plan [2]string, err error) {
 	}
 }
 
-func (f *file) tryCluster(ctx context.Context, o *Offering, around Surroundings) {
+func (f *file) tryCluster(o *Offering, around Surroundings) {
+	ctx := context.Background()
 	for _, place := range []Surroundings{{}, around} { // an agent may not have reported yet
 		for _, p := range o.Spec.Providers {
 			for _, r := range p.Regions {
