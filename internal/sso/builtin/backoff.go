@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -32,8 +33,17 @@ func newBackoff(clock func() time.Time) *backoff {
 	return &backoff{clock: clock, known: map[string]tries{}}
 }
 
-func byUser(name string) string       { return "user " + digest(strings.ToLower(name)) }
-func byAddress(address string) string { return "address " + address }
+func byUser(name string) string { return "user " + digest(strings.ToLower(name)) }
+
+// byAddress takes a whole IPv6 network for one: everybody has billions of them.
+func byAddress(address string) string {
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() && !ip.Is4In6() {
+		if network, err := ip.WithZone("").Prefix(64); err == nil {
+			address = network.String()
+		}
+	}
+	return "address " + address
+}
 
 // wait tells how long this name or address must wait; 0: not at all.
 func (b *backoff) wait(name, address string) time.Duration {

@@ -332,3 +332,19 @@ func TestPasswordEndsLogins(t *testing.T) {
 		}
 	}
 }
+
+// A page that was open while its application lost a redirect leads there no more.
+func TestRedirectTakenAway(t *testing.T) {
+	w := newWorld(t)
+	w.ok(w.p.Apply(t.Context(), robot))
+	a, b := newAttempt(), w.browser()
+	a.query.Set("client_id", robot.ID)
+	a.query.Set("redirect_uri", robot.Redirects[0])
+	page := w.open(b, a)
+	changed := robot
+	changed.Redirects = []string{"https://other.example.org/"}
+	w.ok(w.p.Apply(t.Context(), changed))
+	if got := w.submit(b, page, "alice", password); got.status != http.StatusBadRequest || got.header.Get("Location") != "" {
+		t.Errorf("sent to %d %q", got.status, got.header.Get("Location"))
+	}
+}

@@ -126,6 +126,12 @@ func (p *Provider) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.backoff.succeeded(name)
+	// The client may have changed while the page was open.
+	found, err := p.server.Storage().GetClientByClientID(r.Context(), req.Client)
+	if app, ok := found.(*application); err != nil || !ok || !app.sentTo(req.Redirect) {
+		p.show(w, http.StatusBadRequest, page{Title: "Log in", Message: stale})
+		return
+	}
 	http.SetCookie(w, &http.Cookie{Name: p.cookie(), Path: p.path(""), HttpOnly: true, MaxAge: -1})
 	req.Until = time.Time{}
 	s := &session{

@@ -196,16 +196,23 @@ func (p *Provider) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			_, _ = p.Sweep(ctx) // what stays is over all the same, and is tried again
+			for range 20 { // pages; what stays is over all the same, and is tried again
+				if n, err := p.Sweep(ctx); err != nil || n < sweepSize {
+					break
+				}
+			}
 		}
 	}
 }
+
+// sweepSize is how many logins one Sweep removes at most.
+const sweepSize = 200
 
 // Sweep removes logins that ended an hour ago, at most a page of them, and
 // tells how many. Nothing depends on it: what is over is refused.
 func (p *Provider) Sweep(ctx context.Context) (int, error) {
 	over, err := p.Store.List(ctx, ledger.Query{
-		Kind: KindSession.Name, Limit: 200,
+		Kind: KindSession.Name, Limit: sweepSize,
 		Where: ledger.Compare{Column: "expires", Op: ledger.Lt, Values: []any{p.Clock().Add(-time.Hour)}},
 	})
 	if err != nil {
