@@ -78,9 +78,10 @@ func TestNameServersBearWitness(t *testing.T) {
 		{"hearsay is no answer", []string{hearsay}, "dns-away"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
+			t.Parallel() // they mostly wait
 			m := dnstest.NewMemory()
 			r := open(t, dns.Config{
-				Timeout: 50 * time.Millisecond, Verify: 300 * time.Millisecond,
+				Timeout: 300 * time.Millisecond, Verify: 1500 * time.Millisecond,
 				Zones: []dns.Zone{{Name: "a.test", Provider: dns.Libdns(m), Servers: tc.servers}},
 			})
 			err := r.Ensure(t.Context(), []dns.Record{{Host: "x.a.test", Target: "there.test", Owner: "instance/1"}})

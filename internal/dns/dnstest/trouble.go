@@ -33,7 +33,7 @@ func slow(t *testing.T, b *bench) {
 			{Name: b.Zone, Provider: b.faults},
 			{Name: "quick." + b.Zone, Provider: dns.Libdns(NewMemory())},
 		},
-		Installation: installation, Timeout: 20 * time.Millisecond,
+		Installation: installation, Timeout: 250 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)
