@@ -1,20 +1,24 @@
 package httpapi_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/offering"
+	"github.com/droverhq/drover/internal/schema"
 	"github.com/droverhq/drover/offerings"
 )
 
@@ -29,9 +33,14 @@ var exercised = struct {
 func recording(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := r.URL.Path
+		if !strings.HasPrefix(path, "/api/") {
+			h.ServeHTTP(w, r)
+			return
+		}
 		seen := &witness{ResponseWriter: w}
 		h.ServeHTTP(seen, r)
-		if !strings.HasPrefix(path, "/api/") || seen.status >= 300 {
+		promises().check(r.Method, path, seen)
+		if seen.status >= 300 {
 			return
 		}
 		exercised.Lock()
@@ -43,6 +52,17 @@ func recording(h http.Handler) http.Handler {
 type witness struct {
 	http.ResponseWriter
 	status int
+	body   bytes.Buffer
+}
+
+func (w *witness) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if w.body.Len() < 1<<20 {
+		w.body.Write(p)
+	}
+	return w.ResponseWriter.Write(p)
 }
 
 func (w *witness) WriteHeader(status int) {
@@ -65,13 +85,100 @@ func TestMain(m *testing.M) {
 			whole = false
 		}
 	}
-	if status == 0 && whole {
+	for _, broken := range promises().broken {
+		fmt.Fprintf(os.Stderr, "an answer is not as its document says: %s\n", broken)
+		status = 1
+	}
+	if whole {
 		for _, op := range unexercised() {
 			fmt.Fprintf(os.Stderr, "no test has brought %s to a good end\n", op)
 			status = 1
 		}
 	}
 	os.Exit(status)
+}
+
+// promise is what the documents say of the answers of one operation.
+type promise struct {
+	path    *regexp.Regexp // of "GET /api/..."
+	literal int            // length of what is fixed in it: the most fixed one is meant
+	answers map[string]*schema.Schema
+}
+
+// book holds every promise of the offerings, and which were broken.
+type book struct {
+	sync.Mutex
+	list   []promise
+	broken []string
+}
+
+var promises = sync.OnceValue(func() *book {
+	b := &book{}
+	offs, err := sold()
+	if err != nil {
+		panic(err)
+	}
+	for _, doc := range documents(offs) {
+		for path, verbs := range doc.Paths {
+			for verb, v := range verbs {
+				op, ok := v.(map[string]any)
+				if !ok || strings.HasPrefix(path, "/api/v1/") {
+					continue
+				}
+				quoted := quotedBraces.ReplaceAllString(regexp.QuoteMeta(strings.ToUpper(verb)+" "+path), "[^/]+")
+				p := promise{regexp.MustCompile("^" + quoted + "/?$"), len(quotedBraces.ReplaceAllString(regexp.QuoteMeta(path), "")), map[string]*schema.Schema{}}
+				for status, a := range op["responses"].(map[string]any) {
+					p.answers[status] = nil
+					content, _ := a.(map[string]any)["content"].(map[string]any)
+					media, ok := content["application/json"].(map[string]any)
+					if !ok {
+						continue
+					}
+					root := maps.Clone(media["schema"].(map[string]any))
+					root["components"] = doc.Components
+					compiled, err := schema.Compile(root)
+					if err != nil {
+						panic(fmt.Sprint(verb, " ", path, ": ", err))
+					}
+					p.answers[status] = compiled
+				}
+				b.list = append(b.list, p)
+			}
+		}
+	}
+	return b
+})
+
+// check compares an answer of a test with what the document promises.
+func (b *book) check(method, path string, w *witness) {
+	var meant *promise
+	for i, p := range b.list {
+		if p.path.MatchString(method+" "+path) && (meant == nil || p.literal > meant.literal) {
+			meant = &b.list[i]
+		}
+	}
+	if meant == nil || w.Header().Get("Content-Encoding") != "" || w.status == 0 {
+		return
+	}
+	broken := ""
+	compiled, ok := meant.answers[strconv.Itoa(w.status)]
+	switch {
+	case !ok:
+		broken = "this status is not in it"
+	case compiled == nil:
+	default:
+		var v map[string]any
+		if err := json.Unmarshal(w.body.Bytes(), &v); err != nil {
+			broken = err.Error()
+		} else if _, err := compiled.Validate(v); err != nil {
+			broken = err.Error()
+		}
+	}
+	if broken != "" {
+		b.Lock()
+		defer b.Unlock()
+		b.broken = append(b.broken, fmt.Sprintf("%s %s: %d: %s: %.300s", method, path, w.status, broken, w.body.String()))
+	}
 }
 
 // sold are the offerings of the product.
@@ -98,9 +205,14 @@ func sold() ([]*offering.Offering, error) {
 	return out, nil
 }
 
-// described lists the operations of every document of the offerings: "GET
-// /api/x/v1/y/{id}".
-func described(offs []*offering.Offering) []string {
+// apiDocument is what is looked at of an OpenAPI document.
+type apiDocument struct {
+	Paths      map[string]map[string]any
+	Components map[string]any
+}
+
+// documents are those that the page lists.
+func documents(offs []*offering.Offering) []apiDocument {
 	h := httpapi.DocsHandler(offs)
 	get := func(path string, to any) {
 		w := httptest.NewRecorder()
@@ -111,12 +223,20 @@ func described(offs []*offering.Offering) []string {
 	}
 	var list struct{ Items []struct{ URL string } }
 	get("/docs/documents.json", &list)
-	var out []string
+	var out []apiDocument
 	for _, item := range list.Items {
-		var doc struct {
-			Paths map[string]map[string]any
-		}
+		var doc apiDocument
 		get(item.URL, &doc)
+		out = append(out, doc)
+	}
+	return out
+}
+
+// described lists the operations of every document of the offerings: "GET
+// /api/x/v1/y/{id}".
+func described(offs []*offering.Offering) []string {
+	var out []string
+	for _, doc := range documents(offs) {
 		for path, verbs := range doc.Paths {
 			for verb := range verbs {
 				op := strings.ToUpper(verb) + " " + path
@@ -230,6 +350,32 @@ func TestDocumentsForgetNothing(t *testing.T) {
 			if op := verb + " /api/" + off.Spec.API.Group + "/" + path; !slices.Contains(ops, op) {
 				t.Errorf("no document of %s has %s", off.Metadata.Name, op)
 			}
+		}
+	}
+}
+
+// The judge is judged too: one that lets everything pass is none.
+func TestBrokenPromisesAreSeen(t *testing.T) {
+	for _, tc := range []struct {
+		reason, op string
+		status     int
+		body       string
+		broken     bool
+	}{
+		{"as it should be", "GET " + api + "/errors/7", 200, `{"id":"7","kind":"Error","href":"x","code":"y","reason":"z"}`, false},
+		{"a field is missing", "GET " + api + "/errors/7", 200, `{"id":"7"}`, true},
+		{"a field has another type", "GET " + kafkas + "/x", 200, `{"id":"7","kind":"KafkaRequest","href":"x","multi_az":"yes","reauthentication_enabled":true}`, true},
+		{"a flag is missing", "GET " + kafkas + "/x", 200, `{"id":"7","kind":"KafkaRequest","href":"x","multi_az":true}`, true},
+		{"a status that nobody knows", "GET " + kafkas, 418, `{}`, true},
+		{"what is no operation promises nothing", "GET " + api + "/nothing/here", 200, `{}`, false},
+	} {
+		b := &book{list: promises().list}
+		w := &witness{ResponseWriter: httptest.NewRecorder(), status: tc.status}
+		w.body.WriteString(tc.body)
+		verb, path, _ := strings.Cut(tc.op, " ")
+		b.check(verb, path, w)
+		if (len(b.broken) > 0) != tc.broken {
+			t.Errorf("%s: %v", tc.reason, b.broken)
 		}
 	}
 }
