@@ -16,7 +16,6 @@ import (
 	"github.com/failsafe-go/failsafe-go/bulkhead"
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 	"github.com/failsafe-go/failsafe-go/retrypolicy"
-	"github.com/failsafe-go/failsafe-go/timeout"
 
 	"github.com/droverhq/drover/internal/fault"
 )
@@ -84,7 +83,6 @@ func New(c Config) *Policy {
 	}
 	p := &Policy{cfg: c}
 	breaker := circuitbreaker.NewBuilder[any]().
-		HandleIf(func(_ any, err error) bool { return failed(err) }).
 		WithFailureThreshold(uint(c.Failures)).
 		WithSuccessThreshold(1).
 		WithDelay(c.Rest).WithJitterFactor(0.25)
@@ -92,11 +90,8 @@ func New(c Config) *Policy {
 		breaker = breaker.OnStateChanged(func(e circuitbreaker.StateChangedEvent) { c.Observer.Breaker(c.Name, e.NewState.String()) })
 	}
 	p.breaker = breaker.Build()
-	// The bulkhead stands outside of the breaker: that it is full says nothing
-	// about the other side, and must not close a breaker that is half open.
 	full := bulkhead.NewBuilder[any](uint(c.AtOnce)).WithMaxWaitTime(c.Queue).Build()
-	limit := timeout.New[any](c.Timeout)
-	p.once = failsafe.With[any](full, p.breaker, limit)
+	p.once = failsafe.With[any](full)
 	p.again = p.once
 	if c.Retries > 0 {
 		retry := retrypolicy.NewBuilder[any]().
@@ -105,7 +100,7 @@ func New(c Config) *Policy {
 			WithBackoff(c.Pause, 20*c.Pause).WithJitterFactor(0.25).
 			WithBudget(budget.NewBuilder().WithMaxRate(0.2).WithMinConcurrency(3).Build()).
 			ReturnLastFailure().Build()
-		p.again = failsafe.With[any](retry, full, p.breaker, limit)
+		p.again = failsafe.With[any](retry, full)
 	}
 	return p
 }
@@ -137,14 +132,8 @@ func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func
 	}
 	var last error // what the budget's error hides
 	err := with.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error {
-		start := time.Now()
-		err := call(e.Context())
-		if err != nil && ctx.Err() == nil && e.Context().Err() != nil {
-			err = timeout.ErrExceeded // whatever the call made of it
-		}
-		last = err
-		p.observe(outcome(err), time.Since(start))
-		return err
+		last = p.attempt(e.Context(), call)
+		return last
 	})
 	switch {
 	case err == nil:
@@ -158,9 +147,46 @@ func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func
 		p.observe("full", 0)
 		return fault.New(fault.Unavailable, "%s has too many requests under way; it is tried again by itself", p.cfg.Name).Because("bulkhead-full")
 	}
-	if errors.Is(err, timeout.ErrExceeded) {
+	if errors.Is(err, errSlow) {
 		return fault.New(fault.Unavailable, "%s did not answer within %s; it is tried again by itself", p.cfg.Name, p.cfg.Timeout).Because("timeout")
 	}
+	return err
+}
+
+// errSlow is what a call that took too long becomes, whatever it made of it.
+var errSlow = errors.New("timeout")
+
+// attempt makes one call if the breaker lets it, and tells the breaker what came
+// of it. A caller who left says nothing about the other side, except that a
+// breaker which waits for this very call must not wait for ever.
+func (p *Policy) attempt(ctx context.Context, call func(ctx context.Context) error) (err error) {
+	if !p.breaker.TryAcquirePermit() {
+		return circuitbreaker.ErrOpen
+	}
+	start := time.Now()
+	within, cancel := context.WithTimeoutCause(ctx, p.cfg.Timeout, errSlow)
+	defer cancel()
+	ended := false
+	defer func() {
+		outcome := outcome(err)
+		if !ended { // it panicked
+			outcome = "failed"
+		}
+		switch {
+		case outcome == "failed":
+			p.breaker.RecordFailure()
+		case outcome != "canceled":
+			p.breaker.RecordSuccess()
+		case p.breaker.IsHalfOpen():
+			p.breaker.RecordFailure()
+		}
+		p.observe(outcome, time.Since(start))
+	}()
+	err = call(within)
+	if err != nil && errors.Is(context.Cause(within), errSlow) {
+		err = errSlow
+	}
+	ended = true
 	return err
 }
 
@@ -189,6 +215,6 @@ func failed(err error) bool {
 		return false
 	}
 	var timed net.Error
-	return fault.Is(err, fault.Unavailable) || errors.Is(err, timeout.ErrExceeded) ||
+	return fault.Is(err, fault.Unavailable) || errors.Is(err, errSlow) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timed) && timed.Timeout()
 }

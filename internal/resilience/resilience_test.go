@@ -144,6 +144,40 @@ func TestCallerWhoLeavesOpensNothing(t *testing.T) {
 	})
 }
 
+// Callers who leave between failures do not hide them, and one who leaves while
+// the breaker waits for his call does not leave it waiting.
+func TestCallersWhoLeaveHideNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := resilience.New(resilience.Config{Name: "the oracle", Failures: 3, Rest: time.Minute})
+		leave := func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			_ = p.Once(ctx, func(ctx context.Context) error { cancel(); <-ctx.Done(); return ctx.Err() })
+		}
+		away := func(context.Context) error { return fault.New(fault.Unavailable, "away") }
+		for range 3 {
+			_ = p.Once(t.Context(), away)
+			leave()
+		}
+		if p.State() != "open" {
+			t.Fatalf("three failures, and the breaker is %s", p.State())
+		}
+		time.Sleep(2 * time.Minute)
+		leave()
+		if p.State() != "open" {
+			t.Fatalf("nobody has seen the other side, and the breaker is %s", p.State())
+		}
+		time.Sleep(2 * time.Minute)
+		func() {
+			defer func() { _ = recover() }()
+			_ = p.Once(t.Context(), func(context.Context) error { panic("a defect") })
+		}()
+		time.Sleep(2 * time.Minute)
+		if err := p.Once(t.Context(), func(context.Context) error { return nil }); err != nil || p.State() != "closed" {
+			t.Errorf("it is back: %v, %s", err, p.State())
+		}
+	})
+}
+
 func TestBulkhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := resilience.New(resilience.Config{Name: "the oracle", AtOnce: 2, Queue: time.Second, Timeout: time.Hour})
