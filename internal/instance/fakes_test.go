@@ -122,6 +122,9 @@ func (o quotas) Grant(_ context.Context, _ entitlement.Who, p entitlement.Produc
 }
 
 func (o quotas) Reserve(_ context.Context, _ entitlement.Who, _ entitlement.Product, id string, units int64) (string, error) {
+	if err := o.down["reserve"]; err != nil {
+		return "", err
+	}
 	return "n-" + id, o.do("quota", func() { o.tickets[id] = units })
 }
 
