@@ -42,6 +42,9 @@ func routesDocs(mux *http.ServeMux, api *huma.OpenAPI, offerings func() []*offer
 	mux.HandleFunc("GET /docs/agent.json", func(w http.ResponseWriter, r *http.Request) {
 		answerDocument(w, r, fail, func() ([]byte, error) { return agentDocument(api, offerings()) })
 	})
+	mux.HandleFunc("GET /docs/admin.json", func(w http.ResponseWriter, r *http.Request) {
+		answerDocument(w, r, fail, func() ([]byte, error) { return adminDocument(offerings()) })
+	})
 	mux.HandleFunc("GET /docs/documents.json", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]any{"items": documents(offerings())})
 	})
@@ -84,6 +87,7 @@ func documents(offs []*offering.Offering) []docsEntry {
 	}
 	return append(out,
 		docsEntry{Title: "Drover API (own, with operators' verbs)", Group: "admin", URL: "/openapi.json"},
+		docsEntry{Title: "Operators' API of the offerings", Group: "admin", URL: "/docs/admin.json"},
 		docsEntry{Title: "Agent API", Group: "agent", URL: "/docs/agent.json"})
 }
 

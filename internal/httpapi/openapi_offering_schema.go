@@ -63,7 +63,7 @@ func instanceSchema(off *offering.Offering, kind string) node {
 	for name, v := range spec.Present {
 		p[name] = presented(v)
 	}
-	for name, v := range sampled(off) {
+	for name, v := range sampled(off, off.Present) {
 		p[name] = v
 		if v.(node)["type"] == "boolean" { // which is never empty, so never left out
 			required = append(required, name)
@@ -88,7 +88,7 @@ func instanceSchema(off *offering.Offering, kind string) node {
 
 // sampled shows an imagined instance of each plan as the offering's file says,
 // and reads the types of the fields off it: an expression has no schema.
-func sampled(off *offering.Offering) node {
+func sampled(off *offering.Offering, show func(context.Context, offering.Facts) (json.RawMessage, error)) node {
 	out := node{}
 	at := time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)
 	parameters, err := off.Validate(nil)
@@ -112,7 +112,7 @@ func sampled(off *offering.Offering) node {
 	for _, t := range off.Spec.Types {
 		for _, size := range t.Sizes {
 			f.Type, f.Size = t.Name, size.Name
-			doc, err := off.Present(context.Background(), f)
+			doc, err := show(context.Background(), f)
 			if err != nil {
 				continue // the file's own test of its expressions has more to say on that
 			}

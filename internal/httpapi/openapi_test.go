@@ -91,7 +91,7 @@ func TestDocuments(t *testing.T) {
 			checkOperations(t, doc)
 		})
 	}
-	if groups["public"] != 2 || groups["admin"] != 1 || groups["agent"] != 1 {
+	if groups["public"] != 2 || groups["admin"] != 2 || groups["agent"] != 1 {
 		t.Errorf("the documents are %v", groups)
 	}
 }
