@@ -263,3 +263,17 @@ func TestLedgerAway(t *testing.T) {
 		}
 	}
 }
+
+func TestAgentsAccount(t *testing.T) {
+	w := newWorld(t)
+	agent := robot
+	agent.Claims = map[string]string{"fleetshard-operator-cluster-id": "c1"}
+	agent.Roles = []string{"fleetshard_operator"}
+	w.ok(w.p.Apply(t.Context(), agent))
+	who, err := w.auth.Authenticate(t.Context(), w.post("token", w.credentials()).text("access_token"))
+	w.ok(err)
+	want := access.Principal{Cluster: "c1", Roles: agent.Roles, Client: agent.ID, Issuer: w.p.Endpoints().Issuer}
+	if d := cmp.Diff(want, who); d != "" {
+		t.Error(d)
+	}
+}
