@@ -138,7 +138,7 @@ func (s *Service) scan(ctx context.Context, w *watched) bool {
 		if w.known[file] == sum {
 			continue
 		}
-		err = s.applyFile(ctx, onDisk+file, data)
+		changed, err := s.applyFile(ctx, onDisk+file, data)
 		if fault.Is(err, fault.Unavailable) {
 			done = false
 		} else {
@@ -146,7 +146,9 @@ func (s *Service) scan(ctx context.Context, w *watched) bool {
 		}
 		if err != nil {
 			s.Log.ErrorContext(ctx, "policy file not applied; the last good version stays in force", "file", file, "error", err)
+			continue
 		}
+		s.Log.InfoContext(ctx, "policy file read", "file", file, "changed", changed)
 	}
 	for file := range w.known {
 		if !slices.Contains(found, file) {
@@ -157,14 +159,20 @@ func (s *Service) scan(ctx context.Context, w *watched) bool {
 	return done
 }
 
-func (s *Service) applyFile(ctx context.Context, source string, data []byte) error {
+// applyFile tells how many policies it has changed.
+func (s *Service) applyFile(ctx context.Context, source string, data []byte) (changed int, err error) {
 	documents, err := Parse(source, data)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ctx = ledger.WithCause(ctx, ledger.BySchedule("policy files"))
-	_, err = s.apply(ctx, source, documents, func(before Status, digest string) bool { return before.Said[source] != digest })
-	return err
+	applied, err := s.apply(ctx, source, documents, func(before Status, digest string) bool { return before.Said[source] != digest })
+	for _, a := range applied {
+		if a.Changed {
+			changed++
+		}
+	}
+	return changed, err
 }
 
 // readFile reads just more than policies can have, and nothing that could

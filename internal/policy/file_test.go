@@ -1,40 +1,51 @@
 package policy_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"time"
 
 	"github.com/droverhq/drover/internal/policy"
 )
 
-// journal is a log that tests wait for.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
+// journal is a log whose lines tests wait for.
+type journal chan string
+
+func (j journal) Write(p []byte) (int, error) {
+	j <- string(p)
+	return len(p), nil
 }
 
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
+// await reads on until a line holds all of this.
+func (j journal) await(t *testing.T, what ...string) {
+	t.Helper()
+	late := time.After(20 * time.Second)
+	for {
+		select {
+		case line := <-j:
+			if !slices.ContainsFunc(what, func(w string) bool { return !strings.Contains(line, w) }) {
+				return
+			}
+		case <-late:
+			t.Fatalf("the log never said %q", what)
+		}
+	}
 }
 
-func (j *journal) says(what string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Contains(j.text.String(), what)
+func newJournal() (journal, *slog.Logger) {
+	j := make(journal, 1000)
+	return j, slog.New(slog.NewTextHandler(j, nil))
 }
 
 func TestWatchFiles(t *testing.T) {
 	store := open(t)
-	j := &journal{}
-	s := policy.NewService(policy.Config{Store: store, Log: slog.New(slog.NewTextHandler(j, nil))})
+	j, log := newJournal()
+	s := policy.NewService(policy.Config{Store: store, Log: log})
 	dir := t.TempDir()
 	single := filepath.Join(t.TempDir(), "quota.yaml")
 	write := func(path string, data []byte) {
@@ -49,26 +60,33 @@ func TestWatchFiles(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- s.WatchFiles(ctx, []string{dir, single}) }()
 
-	eventually(t, func() bool { return s.Denied("mallory") })
-	eventually(t, func() bool { return j.says("policies not read; those in force stay") }) // single is not there yet
+	j.await(t, "policies not read; those in force stay", "quota.yaml")
+	j.await(t, "policy file read", "deny.yaml", "changed=1")
+	if !s.Denied("mallory") {
+		t.Error("the file is not in force")
+	}
 
 	write(deny, []byte("kind: DenyList\nspec: {users: []}\n"))
-	eventually(t, func() bool {
-		return j.says("policy file not applied; the last good version stays in force") && j.says("deny.yaml:1:")
-	})
+	j.await(t, "policy file not applied; the last good version stays in force", "deny.yaml:1:")
 	if !s.Denied("mallory") {
 		t.Error("a broken file changed something")
 	}
 	write(deny, doc("DenyList", "main", "{users: [trudy]}"))
-	eventually(t, func() bool { return s.Denied("trudy") && !s.Denied("mallory") })
+	j.await(t, "policy file read", "deny.yaml", "changed=1")
+	if !s.Denied("trudy") || s.Denied("mallory") {
+		t.Error("the new version is not in force")
+	}
 
 	write(single, doc("Quota", "acme", "{organisation: acme, anyUser: true}"))
-	eventually(t, func() bool { _, err := s.Get(t.Context(), "quota", "acme"); return err == nil })
+	j.await(t, "policy file read", "quota.yaml", "changed=1")
+	if _, err := s.Get(t.Context(), "quota", "acme"); err != nil {
+		t.Error(err)
+	}
 
 	if err := os.Remove(deny); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return j.says("policy file is gone") })
+	j.await(t, "policy file is gone", "deny.yaml")
 	if !s.Denied("trudy") {
 		t.Error("a file that went away removed something")
 	}
@@ -85,37 +103,34 @@ func TestFilesSayThingsOnce(t *testing.T) {
 	if err := os.WriteFile(file, doc("DenyList", "main", "{users: [mallory]}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start := func() (*policy.Service, *journal, func()) {
-		j := &journal{}
-		s := policy.NewService(policy.Config{Store: store, Log: slog.New(slog.NewTextHandler(j, nil))})
+	restart := func(changes string) *policy.Service {
+		t.Helper()
+		j, log := newJournal()
+		s := policy.NewService(policy.Config{Store: store, Log: log})
 		if err := s.Load(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); _ = s.WatchFiles(ctx, []string{file, file + ".missing"}) }()
-		return s, j, func() {
-			// The scan tells of the missing file before it reads the other one,
-			// and ends after it: the next scan is five seconds away.
-			eventually(t, func() bool { return j.says("missing") })
-			cancel()
-			<-done
-		}
+		go func() { defer close(done); _ = s.WatchFiles(ctx, []string{file}) }()
+		j.await(t, "policy file read", "changed="+changes)
+		cancel()
+		<-done
+		return s
 	}
-	one, _, stop := start()
-	eventually(t, func() bool { return one.Denied("mallory") })
-	stop()
+	one := restart("1")
+	if !one.Denied("mallory") {
+		t.Error("the file is not in force")
+	}
 	apply(t, one, doc("DenyList", "main", "{users: [trudy]}"))
-	two, _, stop := start()
-	stop()
+	two := restart("0")
 	if !two.Denied("trudy") || two.Denied("mallory") {
 		t.Error("the restart undid what was applied")
 	}
 	if _, err := two.Delete(t.Context(), "denylist", "main"); err != nil {
 		t.Fatal(err)
 	}
-	three, _, stop := start()
-	stop()
+	three := restart("0")
 	if three.Denied("mallory") || three.Denied("trudy") {
 		t.Error("the restart brought back what was deleted")
 	}
