@@ -124,31 +124,12 @@ func TestPlan(t *testing.T) {
 const noRoom = "Region here of local had no room for an hour. Delete this instance and try another region, or try again later."
 
 // Whatever an instance looks like, Plan moves only along the table, at most one
-// move at a time, and never cleans up what a data plane may still hold.
+// move at a time, never cleans up what somebody may still hold, and does
+// nothing for good because of what is not known.
 func TestPlanKeepsToTheTable(t *testing.T) {
-	phases := []string{instance.Accepted, instance.Preparing, instance.Provisioning, instance.Ready, instance.Failed,
-		instance.Suspending, instance.Suspended, instance.Resuming, instance.Deprovision, instance.Deleting}
-	states := []string{"", "installing", "ready", "suspended", "deleted", "error", "rejected"}
 	rapid.Check(t, func(t *rapid.T) {
-		in := at(rapid.SampledFrom(phases).Draw(t, "phase"))
-		in.Generation = rapid.Int64Range(1, 3).Draw(t, "generation")
-		in.Spec.Suspended = rapid.Bool().Draw(t, "suspended")
-		if rapid.Bool().Draw(t, "placed") {
-			placed(&in)
-			in.Status.Rendered = rapid.Int64Range(0, in.Generation).Draw(t, "rendered")
-		}
-		if s := rapid.SampledFrom(states).Draw(t, "state"); s != "" {
-			seen(s, "")(&in)
-			in.Status.Observed.Generation = rapid.Int64Range(0, in.Generation).Draw(t, "observed")
-		}
-		if rapid.Bool().Draw(t, "expires") {
-			in.Status.Expires = start.Add(time.Duration(rapid.Int64Range(-10, 10).Draw(t, "in")) * time.Minute)
-		}
-		facts := instance.Facts{Units: 1, Hooks: rapid.Bool().Draw(t, "hooks")}
-		if rapid.Bool().Draw(t, "room") {
-			facts.Candidates = []cluster.Candidate{{ID: "c1", Capacity: 1}}
-		}
-		moves := 0
+		in, facts := anyInstance(t), anyFacts(t)
+		moves, withdrawn := 0, false
 		for _, a := range instance.Plan(in, facts, start) {
 			switch a := a.(type) {
 			case instance.Move:
@@ -161,15 +142,108 @@ func TestPlanKeepsToTheTable(t *testing.T) {
 				if a.To == instance.Failed && a.Reason == "" {
 					t.Fatal("fails without a reason")
 				}
+				if a.To == instance.Ready && facts.Names && in.Status.Routes[0].Router != "" && len(in.Status.Published) == 0 && !withdrawn {
+					t.Fatal("ready before its hosts are published")
+				}
+			case instance.Publish:
+				withdrawn = true
 			case instance.Place:
 				if in.Status.Cluster != "" {
 					t.Fatal("placed twice")
 				}
-			case instance.Clean:
+				if len(facts.Open) > 0 && len(a.Versions) == 0 {
+					t.Fatal("placed without versions")
+				}
+			case instance.Withdraw:
+				withdrawn = true
 				if in.Phase != instance.Deleting {
-					t.Fatalf("cleans up in phase %s", in.Phase)
+					t.Fatalf("withdraws in phase %s", in.Phase)
+				}
+			case instance.Clean:
+				if in.Phase != instance.Deleting || !withdrawn && (in.Status.Client != "" || in.Status.Named || len(in.Status.Tickets) > 0) {
+					t.Fatalf("cleans up in phase %s, withdrawn %v", in.Phase, withdrawn)
+				}
+			case instance.Seal:
+				if in.Status.Client != "" {
+					t.Fatal("makes up a second account")
+				}
+			case instance.Until:
+				if facts.Entitled == instance.Unknown || facts.Lifespan {
+					t.Fatal("moves the end without anybody's word")
+				}
+			case instance.Expire:
+				if !facts.Denied && (in.Status.Expires.IsZero() || in.Status.Expires.After(start)) {
+					t.Fatal("ends before its time")
+				}
+			case instance.Promote, instance.Demote:
+				if in.Status.Promotion != instance.Promoting || facts.Target == instance.Unknown {
+					t.Fatal("promotes what nobody asked for, or without an answer")
+				}
+			case instance.Come:
+				if a.After <= 0 {
+					t.Fatalf("comes back after %s: it never rests", a.After)
 				}
 			}
 		}
 	})
+}
+
+func anyInstance(t *rapid.T) instance.Instance {
+	yes := func(what string) bool { return rapid.Bool().Draw(t, what) }
+	in := at(rapid.SampledFrom([]string{
+		instance.Accepted, instance.Preparing, instance.Provisioning, instance.Ready, instance.Failed,
+		instance.Suspending, instance.Suspended, instance.Resuming, instance.Deprovision, instance.Deleting,
+	}).Draw(t, "phase"))
+	in.Generation = rapid.Int64Range(1, 3).Draw(t, "generation")
+	in.Spec.Suspended = yes("suspended")
+	in.Status.Routes = []instance.Route{{Name: "web", Host: "rex.example.org"}}
+	if yes("placed") {
+		placed(&in)
+		in.Status.Rendered = rapid.Int64Range(0, in.Generation).Draw(t, "rendered")
+	}
+	if s := rapid.SampledFrom([]string{"", "installing", "ready", "suspended", "deleted", "error", "rejected"}).Draw(t, "state"); s != "" {
+		seen(s, "")(&in)
+		in.Status.Observed.Generation = rapid.Int64Range(0, in.Generation).Draw(t, "observed")
+	}
+	if yes("expires") {
+		in.Status.Expires = start.Add(time.Duration(rapid.Int64Range(-10, 10).Draw(t, "in")) * time.Minute)
+	}
+	if yes("account") {
+		in.Status.Client, in.Status.Secret = "srvc-acct-1", "secret:1"
+	}
+	if yes("routed") {
+		in.Status.Routes[0].Router, in.Status.Named = "router.example.org", true
+		if yes("published") {
+			in.Status.Published = map[string]string{"rex.example.org": "router.example.org"}
+		}
+	}
+	if yes("granted") {
+		in.Status.Source, in.Status.Tickets = "test", []instance.Ticket{{ID: "i1"}}
+		if yes("reserved") {
+			in.Status.Reserved = "i1"
+		}
+	}
+	in.Status.Promotion = rapid.SampledFrom([]string{"", instance.Promoting, instance.PromotionFailed}).Draw(t, "promotion")
+	in.Status.Resting = in.Spec.Suspended && yes("resting")
+	return in
+}
+
+func anyFacts(t *rapid.T) instance.Facts {
+	yes := func(what string) bool { return rapid.Bool().Draw(t, what) }
+	answer := rapid.SampledFrom([]instance.Answer{instance.Unknown, instance.Yes, instance.No})
+	facts := instance.Facts{
+		Units: 1, Hooks: yes("hooks"), Grace: time.Duration(rapid.IntRange(0, 8).Draw(t, "grace")) * time.Minute,
+		Lifespan: yes("lifespan"), Denied: yes("denied") && yes("really"), Entitled: answer.Draw(t, "entitled"), Target: answer.Draw(t, "target"),
+		Identity: yes("identity"), Names: yes("names"), Certificate: yes("certificate"), Looked: yes("looked"), NextLook: time.Minute,
+	}
+	if yes("room") {
+		facts.Candidates = []cluster.Candidate{{ID: "c1", Capacity: 1}}
+	}
+	if yes("open") {
+		facts.Open = map[string]string{"engine": ""}
+		if yes("offered") {
+			facts.Offers = map[string]map[string]string{"c1": {"engine": "1"}}
+		}
+	}
+	return facts
 }
