@@ -66,12 +66,13 @@ func newOffice(t *testing.T) *office {
 	t.Helper()
 	o := &office{sso: &clients{}, certs: &notary{}}
 	var kept instance.Config
+	var feed *ledger.Feed
 	o.fleet = newFleet(t, func(c *httpapi.Config) {
 		kept = instance.Config{
 			Store: c.Ledger, Keeper: c.Ledger, Offerings: c.Offerings, Clusters: c.Clusters, Hooks: hook.New(),
 			SSO: o.sso, Certificates: o.certs,
 		}
-		c.Authenticator = badges{}
+		c.Authenticator, feed = badges{}, c.Feed
 	}, func(c *httpapi.Config) {
 		kept.Quota = o.quotaOf()
 		c.Instances = instance.NewService(kept)
@@ -84,6 +85,7 @@ func newOffice(t *testing.T) *office {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = loop.Run(ctx) })
+	running.Go(func() { _ = feed.Run(ctx) })
 	t.Cleanup(func() { stop(); running.Wait() })
 	return o
 }
@@ -160,7 +162,18 @@ type notary struct {
 	err     error
 }
 
+func (n *notary) fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = err
+}
+
 func (n *notary) For(_ context.Context, host string) (certificate.Certificate, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.err != nil {
+		return certificate.Certificate{}, n.err
+	}
 	return certificate.Certificate{Cert: "cert-of-" + host, Key: tlsKey + host}, nil
 }
 

@@ -1,15 +1,20 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 )
@@ -329,5 +334,88 @@ func TestSecretsAreWhereTheyBelongAndNowhereElse(t *testing.T) {
 	}
 	if !strings.Contains(seen.String(), id) {
 		t.Error("nothing was looked at")
+	}
+}
+
+// Drover's own agents get secrets, too, in bodies that keep the digest of what
+// is stored; and an instance whose secrets cannot be had keeps nobody waiting.
+func TestOwnAgentsGetSecrets(t *testing.T) {
+	o := newOffice(t)
+	if _, err := o.clusters.Register(t.Context(), "c1", cluster.Spec{Provider: "aws", Region: "us-east-1"}); err != nil {
+		t.Fatal(err)
+	}
+	report := cluster.Report{Agent: "a1", Installation: "home", Number: 1, Ready: true, Capacity: 10, Offering: "kafka", Operators: []cluster.Operator{
+		{Name: "strimzi", Version: "s1", Ready: true, Components: map[string][]string{"kafka": {"3.1.0"}, "kafkaIbp": {"3.1"}, "strimzi": {"s1"}}},
+	}}
+	if err := o.clusters.Report(t.Context(), "c1", report); err != nil {
+		t.Fatal(err)
+	}
+	one := o.provisioned(t, "alice", "one")
+	server := httptest.NewServer(o.Handler)
+	defer server.Close()
+	defer server.CloseClientConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/clusters/c1/desired?agent=a1&installation=home", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer agent")
+	resp, err := server.Client().Do(req)
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatal(resp, err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReaderSize(resp.Body, 1<<20)
+	next := func() v1.Desired {
+		t.Helper()
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if data, ok := strings.CutPrefix(line, "data: "); ok {
+				var d v1.Desired
+				if err := json.Unmarshal([]byte(data), &d); err != nil || d.Digest != d.ComputeDigest() {
+					t.Fatal(err, data)
+				}
+				return d
+			}
+		}
+	}
+	first := next()
+	if len(first.Items) != 1 || !first.Items[0].Filled {
+		t.Fatalf("the agent is told %+v", first)
+	}
+	object, err := o.ledger.Get(t.Context(), ledger.Ref{Kind: instance.Kind.Name, ID: one})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, ok := instance.DesiredItem(object)
+	if !ok || v1.BodyDigest(stored.Body) != first.Items[0].Digest {
+		t.Error("the digest is not that of what is stored")
+	}
+	for _, secret := range append(o.sso.secrets(), tlsKey) {
+		if !strings.Contains(string(first.Items[0].Body), secret) || strings.Contains(string(stored.Body), secret) {
+			t.Error("a secret is missing, or stored")
+		}
+	}
+	o.certs.fail(fault.New(fault.Unavailable, "the certificates are away"))
+	two := o.kafka(t, "alice", "two")
+	o.await(t, "its document", func() bool {
+		object, err := o.ledger.Get(context.Background(), ledger.Ref{Kind: instance.Kind.Name, ID: two})
+		_, ok := instance.DesiredItem(object)
+		return err == nil && (ok || strings.Contains(string(object.Status), "certificate"))
+	})
+	o.certs.fail(nil)
+	second := next()
+	for len(second.Items) < 2 {
+		second = next()
+	}
+	for _, it := range second.Items {
+		if (it.ID == two) != (it.Body != nil) || it.ID == two && !it.Filled {
+			t.Errorf("told: %+v", it)
+		}
+	}
+	if strings.Contains(o.logs.String(), tlsKey) {
+		t.Error("the log has a secret")
 	}
 }
