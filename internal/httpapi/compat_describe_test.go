@@ -82,3 +82,20 @@ func TestCookieOnlyReads(t *testing.T) {
 		t.Error("a cookie has written something")
 	}
 }
+
+// TestUsersWithoutOrganisation are let in, unlike at the fleet managers: the
+// embedded default has no others. What they own is theirs alone.
+func TestUsersWithoutOrganisation(t *testing.T) {
+	f := newFleet(t)
+	carol, dave := f.user(t, "carol", ""), f.user(t, "dave", "")
+	for root, id := range map[string]string{kafkas: f.kafka(t, carol, "one"), dinosaurs: f.create(t, carol, "rex")} {
+		if list := f.do(t, carol, "GET", root, "").ok(200).object(); list["total"] != 1.0 {
+			t.Errorf("%s: carol sees %v", root, list)
+		}
+		if list := f.do(t, dave, "GET", root, "").ok(200).object(); list["total"] != 0.0 {
+			t.Errorf("%s: dave sees %v", root, list)
+		}
+		f.do(t, dave, "GET", root+"/"+id, "").refused("it is carol's", 404, "7")
+		f.do(t, carol, "DELETE", root+"/"+id+"?async=true", "").ok(202)
+	}
+}

@@ -366,3 +366,17 @@ func (f *fleet) place(t testing.TB, id string) {
 		t.Fatal(err)
 	}
 }
+
+// refusedWith is refused where several codes say the same.
+func (r reply) refusedWith(t testing.TB, reason string, status int, codes ...string) {
+	t.Helper()
+	var e struct{ ID string }
+	r.into(&e)
+	for _, code := range codes {
+		if e.ID == code {
+			r.refused(reason, status, code)
+			return
+		}
+	}
+	t.Errorf("%s: got %d with %s, want %v", reason, r.Code, e.ID, codes)
+}

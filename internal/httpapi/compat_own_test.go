@@ -122,6 +122,8 @@ func same(t *testing.T, a reply, idA string, b reply, idB string) {
 func TestOthersInferNothing(t *testing.T) {
 	f := newFleet(t)
 	alice := f.user(t, "alice", "acme")
+	f.quota.give("acme", "standard", "enterprise", 1)
+	f.do(t, f.token(t, access.Claims{User: "boss", Org: "acme", OrgAdmin: true}), "POST", kafkaAPI+"/clusters", ownCluster(ownID)).ok(200)
 	ids := map[string]string{kafkas: f.kafka(t, alice, "one"), dinosaurs: f.create(t, alice, "rex")}
 	const random = "cv00000000000000000g"
 	for who, token := range map[string]string{
@@ -151,8 +153,12 @@ func TestOthersInferNothing(t *testing.T) {
 				}
 				f.do(t, token, "GET", root+"/one", "").refused("nor by name", 404, "7")
 			}
-			f.do(t, token, "POST", kafkas+"?async=true", `{"name":"one","cluster_id":"`+ownID+`","billing_model":"enterprise"}`).
-				refusedWith(t, "another's cluster is no cluster", 400, "45", "21", "42")
+			order := func(id string) reply {
+				return f.do(t, token, "POST", kafkas+"?async=true", `{"name":"one","cluster_id":"`+id+`","billing_model":"enterprise"}`)
+			}
+			const nobodys = "ffffffffffffffffffffffffffffffff"
+			same(t, order(ownID), ownID, order(nobodys), nobodys)
+			order(ownID).refused("another's cluster is no cluster", 400, "45")
 		})
 	}
 }
