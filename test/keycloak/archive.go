@@ -10,7 +10,7 @@ package keycloak
 
 import "github.com/droverhq/drover/test/servers"
 
-// Archive is the newest version that was seen to run on JDK 17 and 25.
+// Archive is a version that was seen to run on JDK 17.
 var Archive = servers.Archive{
 	Name:    "keycloak",
 	Version: "26.4.5",
