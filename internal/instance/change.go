@@ -45,6 +45,9 @@ func (s *Service) Update(ctx context.Context, offeringName, idOrName string, req
 				return err
 			}
 		}
+		if err := e.settable(req.Parameters); err != nil {
+			return err
+		}
 		if err := e.set(req.Parameters); err != nil || req.Suspended == nil {
 			return err
 		}
@@ -210,6 +213,20 @@ func (e *editing) offered(ctx context.Context, component, version string) error 
 	if !slices.Contains(have[component], version) {
 		return fault.New(fault.Invalid, "its cluster does not offer version %.64q of %s; it offers: %s",
 			version, component, strings.Join(have[component], ", ")).Because("version")
+	}
+	return nil
+}
+
+// settable refuses what only operators may set.
+func (e *editing) settable(parameters map[string]any) error {
+	if e.who.Admin {
+		return nil
+	}
+	properties, _ := e.off.Spec.Parameters["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		if p, _ := properties[name].(map[string]any); p["readOnly"] == true {
+			return fault.New(fault.Invalid, "%.64s: is not the tenant's to set", name).Because("parameters")
+		}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/metric"
 )
 
@@ -213,5 +214,40 @@ func TestRoutesOfReports(t *testing.T) {
 	}
 	if now := w.one(); now.Version != in.Version {
 		t.Error("it was written")
+	}
+}
+
+// A data plane may move its routers, and tell of hosts late.
+func TestRoutersThatMove(t *testing.T) {
+	w, out, _ := newStage(t)
+	w.order("band", instance.Create{Name: "queen"})
+	w.rounds()
+	in := w.one()
+	w.routed = false
+	w.send([]instance.Observation{{ID: in.ID, Generation: in.Status.Issued, State: "ready", Routes: []instance.RouteReport{
+		{Name: "web", Router: "Other.example.org."}, {Name: "late", Prefix: "late", Router: "router.example.org"},
+	}}})
+	w.work()
+	host := in.Status.Routes[0].Host
+	if out.records[host].Target != "other.example.org" || out.records["late-"+host].Target == "" || out.records["api-"+host].Target != "router.example.org" {
+		t.Errorf("records %v", out.records)
+	}
+	if ref, err := w.ledger.Lookup(context.Background(), ledger.Name{Space: "host", Name: "late-" + host}); err != nil || ref.ID != in.ID {
+		t.Errorf("its host is %v's, %v", ref, err)
+	}
+}
+
+func TestTenantsDoNotSetWhatIsTheOperators(t *testing.T) {
+	w, _, off := newStage(t)
+	w.order("band", instance.Create{Name: "queen"})
+	w.rounds()
+	off.Spec.Parameters["properties"].(map[string]any)["seats"].(map[string]any)["readOnly"] = true
+	req := instance.Update{Parameters: map[string]any{"seats": 99}}
+	if _, err := w.service.Update(alice, "band", "queen", req); fault.Reason(err) != "parameters" {
+		t.Errorf("a tenant: %v", err)
+	}
+	operator := access.With(context.Background(), access.Principal{User: "op", Admin: true})
+	if _, err := w.service.Update(operator, "band", w.one().ID, req); err != nil {
+		t.Errorf("an operator: %v", err)
 	}
 }

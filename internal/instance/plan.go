@@ -103,6 +103,9 @@ func Plan(in Instance, facts Facts, now time.Time) []Action {
 		if len(actions) == 0 {
 			actions = planPlaced(in, facts, now)
 		}
+		if len(actions) == 0 && in.placed() {
+			actions = publish(in, facts)
+		}
 		return alarm(in, facts, actions, now)
 	case Deprovision:
 		state, _, _ := in.seen()
@@ -194,6 +197,9 @@ func planPlaced(in Instance, facts Facts, now time.Time) []Action {
 		reason := failure(message)
 		return []Action{Move{To: Failed, Reason: reason}, Finish{Phase: operation.Failed, Reason: reason}}
 	case state == stateReady && in.Phase != Ready && CanMove(in.Phase, Ready):
+		if facts.Names && !in.Status.Named && !in.published() {
+			return []Action{Publish{}} // only written down yet
+		}
 		return append(publish(in, facts), Move{To: Ready}, Finish{Phase: operation.Succeeded})
 	case state == stateReady && in.Phase == Ready, state == stateSuspended && in.Phase == Suspended:
 		return conclude(in, Finish{Phase: operation.Succeeded})
