@@ -67,3 +67,11 @@ type Acknowledged struct {
 	Epoch int64 `json:"epoch"`
 	Seq   int64 `json:"seq"`
 }
+
+// AgentCredentials are what the agent of a cluster logs in with at the identity
+// provider: POST /api/v1/clusters/<id>/credentials, for operators.
+type AgentCredentials struct {
+	ClientID     string `json:"client_id"`
+	ClientSecret string `json:"client_secret"`
+	TokenURL     string `json:"token_url,omitempty"`
+}

@@ -65,6 +65,13 @@ func (o *own) routesAgent() {
 		RequestBody: &huma.RequestBody{Required: true, Content: o.content("application/json", v1.Report{})},
 		Responses:   map[string]*huma.Response{"200": {Description: "The report was taken", Content: o.content("application/json", v1.Acknowledged{})}},
 	}, o.putObserved)
+	o.raw(huma.Operation{
+		OperationID: "create-agent-credentials", Method: http.MethodPost, Path: "/api/v1/clusters/{id}/credentials", Tags: []string{"operator"},
+		Summary:     "What a cluster's agent logs in with at the identity provider; operators only",
+		Description: "For agents that speak the fleet managers' protocol. The account is made where it is not there. The call is on record.",
+		Parameters:  []*huma.Param{id},
+		Responses:   map[string]*huma.Response{"200": {Description: "The account", Content: o.content("application/json", v1.AgentCredentials{})}},
+	}, o.agentCredentials)
 }
 
 // presence counts the streams of every agent process, so that the end of the

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"unicode/utf8"
 
+	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
@@ -85,6 +86,32 @@ func (s *server) verifyAgent(w http.ResponseWriter, r *http.Request, p *compatPa
 	default:
 		w.WriteHeader(http.StatusOK)
 	}
+}
+
+// agentCredentials hands an operator the account of a cluster's agent.
+func (o *own) agentCredentials(w http.ResponseWriter, r *http.Request) {
+	o.audited(w, r, !access.From(r.Context()).Admin, func(w http.ResponseWriter, r *http.Request) {
+		id := r.PathValue("id")
+		if !plainName(id) {
+			o.fail(w, r, fault.New(fault.NotFound, "there is no cluster %.64q", id))
+			return
+		}
+		var out v1.AgentCredentials
+		var err error
+		out.ClientID, out.ClientSecret, err = o.Clusters.Agent(r.Context(), id)
+		if err == nil && out.ClientID == "" {
+			err = fault.New(fault.NotFound, "agents have no accounts here: there is no identity provider; use `drover token --cluster %.64s`", id)
+		}
+		if err != nil {
+			o.fail(w, r, err)
+			return
+		}
+		if o.SSO != nil {
+			out.TokenURL = o.SSO().TokenURL
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		writeJSON(w, http.StatusOK, out)
+	})
 }
 
 // around is what the expressions of an offering see besides an instance.

@@ -419,3 +419,24 @@ func TestOwnAgentsGetSecrets(t *testing.T) {
 		t.Error("the log has a secret")
 	}
 }
+
+func TestOperatorsGetTheAccountOfAnAgent(t *testing.T) {
+	o := newOffice(t)
+	o.dataPlane(t, "c1", "account")
+	const path = "/api/v1/clusters/c1/credentials"
+	w := o.do(t, "root", "POST", path, "").ok(200)
+	want := map[string]any{"client_id": "agent-of-c1", "client_secret": "agent-secret-of-c1", "token_url": "https://sso.example.com/token"}
+	if d := cmp.Diff(want, w.object()); d != "" || w.Header().Get("Cache-Control") != "no-store" {
+		t.Error(d, w.Header())
+	}
+	for _, who := range []string{"alice", "bob", "full", "agent", "account"} {
+		o.do(t, who, "POST", path, "").refused(who, 404, "7")
+	}
+	o.do(t, "root", "POST", "/api/v1/clusters/c9/credentials", "").refused("no such cluster", 404, "7")
+	if n := len(o.audits(t)); n != 7 {
+		t.Errorf("%d of 7 calls are on record", n)
+	}
+	if strings.Contains(o.logs.String(), "agent-secret") {
+		t.Error("the log has the secret")
+	}
+}
