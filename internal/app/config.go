@@ -21,6 +21,19 @@ type Settings struct {
 	MasterKey     string        // hexadecimal; default: what MasterKeyFile holds
 	MasterKeyFile string        // default: master.key in DataDir, made where it is missing
 	OfferingsDir  string        // more offerings, watched; default: none
+	PublicURL     string        // where others reach the API, and the issuer of its tokens; default: where it listens
+	PolicyFiles   []string      // files and directories of quotas, lists and terms, watched; default: none
+	SSO           string        // builtin or keycloak; default builtin
+	SSOOptions    []string      // key=value of the identity provider
+	DNS           string        // none, rfc2136 or route53; default none
+	DNSZones      []string      // zones that hosts are published in
+	DNSOptions    []string      // key=value of the name servers' provider
+	Quota         string        // list (in the ledger) or remote; default list
+	QuotaOptions  []string      // key=value of the remote source
+	MetricsURL    string        // Prometheus-compatible server with the metrics of instances; default: none
+	MetricsToken  string        // file with the bearer token for it
+	CertFile      string        // certificate of the instances' hosts
+	KeyFile       string        // and its key
 	LogLevel      string        // debug, info, warn, error; default info
 	LogFormat     string        // text or json; default text
 	Issuers       []string      // OIDC issuers whose tokens are accepted
@@ -67,6 +80,9 @@ func (c *Config) defaults() {
 	orText(&c.DataDir, defaultDataDir)
 	orText(&c.Listen, "127.0.0.1:8000")
 	orText(&c.Routes, "127.0.0.1:8080")
+	orText(&c.SSO, "builtin")
+	orText(&c.DNS, "none")
+	orText(&c.Quota, "list")
 	orText(&c.MasterKeyFile, filepath.Join(c.DataDir, "master.key"))
 	orText(&c.Database, filepath.Join(c.DataDir, "drover.db"))
 	if c.Out == nil {

@@ -129,3 +129,37 @@ func (m *ledgerMetrics) Warned(text string) {
 		m.next.Warned(text)
 	}
 }
+
+// callMetrics watches the calls that leave the control plane.
+type callMetrics struct {
+	calls   *prometheus.HistogramVec
+	breaker *prometheus.GaugeVec
+}
+
+func newCallMetrics(registry prometheus.Registerer) *callMetrics {
+	m := &callMetrics{
+		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "drover_call_duration_seconds", Help: "Duration of calls to other services by name and outcome.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+		}, []string{"to", "outcome"}),
+		breaker: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "drover_call_breaker_open", Help: "1 while another service is given a rest because it failed.",
+		}, []string{"to"}),
+	}
+	registry.MustRegister(m.calls, m.breaker)
+	return m
+}
+
+// Called implements resilience.Observer.
+func (m *callMetrics) Called(name, outcome string, took time.Duration) {
+	m.calls.WithLabelValues(name, outcome).Observe(took.Seconds())
+}
+
+// Breaker implements resilience.Observer.
+func (m *callMetrics) Breaker(name, state string) {
+	open := 0.0
+	if state == "open" {
+		open = 1
+	}
+	m.breaker.WithLabelValues(name).Set(open)
+}

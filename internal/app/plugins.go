@@ -1,15 +1,45 @@
 package app
 
 import (
+	"slices"
+
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/dns"
+	"github.com/droverhq/drover/internal/dns/rfc2136"
+	"github.com/droverhq/drover/internal/dns/route53"
+	"github.com/droverhq/drover/internal/entitlement"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
+	"github.com/droverhq/drover/internal/policy"
+	"github.com/droverhq/drover/internal/sso"
+	"github.com/droverhq/drover/internal/sso/builtin"
 )
 
 // Kinds are all kinds of objects that the ledger is prepared for.
 func Kinds() []ledger.Kind {
-	return []ledger.Kind{access.SigningKey, operation.Kind, offering.Kind, cluster.Kind, instance.Kind}
+	return slices.Concat([]ledger.Kind{
+		access.SigningKey, access.KindUser, operation.Kind, operation.AuditKind, account.Kind, offering.Kind, cluster.Kind, instance.Kind,
+	}, policy.Kinds(), builtin.Kinds())
+}
+
+// dnsProviders carry hosts.
+var dnsProviders = map[string]func(dns.Settings) (dns.Provider, error){
+	"rfc2136": rfc2136.New,
+	"route53": route53.New,
+}
+
+// ssoProviders hold the accounts of programs.
+var ssoProviders = map[string]func(*Server, options) (sso.Provider, error){
+	"builtin":  (*Server).builtinSSO,
+	"keycloak": (*Server).keycloakSSO,
+}
+
+// quotaSources grant quota.
+var quotaSources = map[string]func(*Server, options) (entitlement.Source, error){
+	"list":   (*Server).quotaList,
+	"remote": (*Server).quotaRemote,
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/hook"
@@ -24,7 +25,9 @@ import (
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
+	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/reconcile"
+	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/sqlledger"
 	"github.com/droverhq/drover/offerings"
 )
@@ -39,6 +42,10 @@ type Server struct {
 	issuer   *access.Issuer
 	offering *offering.Service
 	clusters *cluster.Service
+	policy   *policy.Service
+	users    *access.Users
+	outside  outside
+	calls    resilience.Observer
 	loop     *reconcile.Loop
 	handler  http.Handler
 	ending   context.Context // of streams: they would keep the end waiting
@@ -89,16 +96,62 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.feed = ledger.NewFeed(s.ledger)
+	s.users = access.NewUsers(s.ledger)
+	s.policy = policy.NewService(policy.Config{Store: s.ledger, Log: s.log})
 	s.clusters = cluster.NewService(s.ledger)
 	s.offering = offering.NewService(offering.Config{Store: s.ledger, Log: s.log})
+	if err := s.connect(ctx, newCallMetrics(registry)); err != nil {
+		return err
+	}
 	sold := s.offering.Registry()
+	accounts := account.NewService(account.Config{Store: s.ledger, Provider: s.outside.sso})
 	kept := instance.Config{
 		Store: s.ledger, Keeper: s.ledger, Offerings: sold, Clusters: s.clusters, Hooks: hook.New(),
+		Quota: s.outside.quota, Policy: s.policy, SSO: s.outside.sso, DNS: s.outside.dns,
+		Certificates: s.outside.certificates, Metrics: s.outside.metrics,
 	}
 	instances := instance.NewService(kept)
-	s.offering.Instances, s.clusters.Tenants = instances, instances // the rooms know each other only here
-	if s.issuer, err = access.NewIssuer(access.IssuerConfig{Store: s.ledger}); err != nil {
+	s.offering.Instances, s.clusters.Tenants, s.clusters.Accounts = instances, instances, accounts // the rooms know each other only here
+	authenticator, err := s.authenticator()
+	if err != nil {
 		return err
+	}
+	reconcilers := map[string]reconcile.Reconciler{
+		instance.Kind.Name: instance.NewReconciler(kept), cluster.Kind.Name: s.clusters, account.Kind.Name: accounts,
+	}
+	for _, kind := range []string{policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name, policy.KindTerms.Name} {
+		reconcilers[kind] = &policy.Reconciler{Store: s.ledger, Tenants: instances}
+	}
+	s.loop = reconcile.New(reconcile.Config{
+		Ledger: s.ledger, Workers: s.cfg.Workers, Lease: s.cfg.Lease, Logger: s.log,
+		Observer: newLoopMetrics(registry, s.ledger), Reconcilers: reconcilers,
+	})
+	s.ending, s.end = context.WithCancel(context.Background())
+	api, err := httpapi.New(httpapi.Config{
+		Ending: s.ending,
+		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy,
+		Instances: instances, Clusters: s.clusters, Policy: s.policy, Accounts: accounts,
+		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version,
+		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable,
+		Log: s.log, Metrics: registry, Rate: s.cfg.RateLimit,
+	})
+	if err != nil {
+		return err
+	}
+	s.handler = s.mount(api)
+	ctx = ledger.WithCause(ctx, ledger.BySchedule("start"))
+	if err := errors.Join(s.offering.Load(ctx), s.policy.Load(ctx)); err != nil {
+		return err
+	}
+	return s.offering.Seed(ctx, offerings.FS)
+}
+
+// authenticator knows whose tokens are good: the server's own, those of its
+// identity provider, and those of other issuers by name.
+func (s *Server) authenticator() (*access.Authenticator, error) {
+	var err error
+	if s.issuer, err = access.NewIssuer(access.IssuerConfig{Store: s.ledger}); err != nil {
+		return nil, err
 	}
 	var issuers []access.OIDC
 	for _, url := range s.cfg.Issuers {
@@ -107,33 +160,26 @@ func (s *Server) open(ctx context.Context) error {
 			Admins: slices.Contains(s.cfg.Trust, "admins"), Agents: slices.Contains(s.cfg.Trust, "agents"),
 		})
 	}
-	authenticator, err := access.NewAuthenticator(access.AuthenticatorConfig{OIDC: issuers, Builtin: s.issuer})
-	if err != nil {
-		return err
+	at := s.outside.sso.Endpoints()
+	if s.outside.realm == nil && !slices.Contains(s.cfg.Issuers, at.Issuer) {
+		// The accounts of agents are there, made by this server.
+		issuers = append(issuers, access.OIDC{Issuer: at.Issuer, JWKSURL: at.JWKSURL, Audience: s.cfg.Audience, Agents: true,
+			Admins: slices.Contains(s.cfg.Trust, "admins")})
 	}
-	s.loop = reconcile.New(reconcile.Config{
-		Ledger: s.ledger, Workers: s.cfg.Workers, Lease: s.cfg.Lease, Logger: s.log,
-		Observer: newLoopMetrics(registry, s.ledger),
-		Reconcilers: map[string]reconcile.Reconciler{
-			instance.Kind.Name: instance.NewReconciler(kept),
-		},
-	})
-	s.ending, s.end = context.WithCancel(context.Background())
-	s.handler, err = httpapi.New(httpapi.Config{
-		Ending: s.ending,
-		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering,
-		Instances: instances, Clusters: s.clusters,
-		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable,
-		Log: s.log, Metrics: registry, Rate: s.cfg.RateLimit,
-	})
-	if err != nil {
-		return err
+	return access.NewAuthenticator(access.AuthenticatorConfig{OIDC: issuers, Builtin: s.issuer, Realm: s.outside.realm})
+}
+
+// mount puts the identity provider beside the API.
+func (s *Server) mount(api http.Handler) http.Handler {
+	if s.outside.login == nil {
+		return api
 	}
-	ctx = ledger.WithCause(ctx, ledger.BySchedule("start"))
-	if err := s.offering.Load(ctx); err != nil {
-		return err
+	mux := http.NewServeMux()
+	mux.Handle("/", api)
+	for _, path := range s.outside.login.Paths() {
+		mux.Handle(path, s.outside.login.Handler())
 	}
-	return s.offering.Seed(ctx, offerings.FS)
+	return mux
 }
 
 // URL of the API as this machine reaches it.
@@ -195,6 +241,13 @@ func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) erro
 	tasks := []func(context.Context) error{
 		s.loop.Run, s.feed.Run, s.refreshAccess,
 		func(ctx context.Context) error { return s.offering.Follow(ctx, s.feed) },
+		func(ctx context.Context) error { return s.policy.Follow(ctx, s.feed) },
+	}
+	if s.outside.login != nil {
+		tasks = append(tasks, s.outside.login.Run)
+	}
+	if files := s.cfg.PolicyFiles; len(files) > 0 {
+		tasks = append(tasks, func(ctx context.Context) error { return s.policy.WatchFiles(ctx, files) })
 	}
 	if dir := s.cfg.OfferingsDir; dir != "" {
 		tasks = append(tasks, func(ctx context.Context) error { return s.offering.WatchDir(ctx, dir) })

@@ -29,6 +29,19 @@ var settings = []setting{
 	{name: "master-key", uses: forServer, quiet: true, check: checkKey, mask: maskAll},
 	{name: "master-key-file", uses: forServer, usage: "`file` of the key that guards secrets, unless DROVER_MASTER_KEY holds it; empty: made in the data directory"},
 	{name: "offerings-dir", uses: forServer, usage: "`directory` of more offerings, watched"},
+	{name: "policy-files", uses: forServer, list: true, usage: "`files` and directories of quotas, lists and terms, watched"},
+	{name: "public-url", uses: forServer, usage: "`URL` where others reach the server; empty: where it listens", check: checkServer},
+	{name: "sso", uses: forServer, def: "builtin", usage: "identity provider: builtin or keycloak", check: oneOf("builtin", "keycloak")},
+	{name: "sso-options", uses: forServer, list: true, usage: "its `options`: url=...,realm=...,client-id=...,secret-file=...", check: checkPairs},
+	{name: "dns", uses: forServer, def: "none", usage: "who carries the hosts of instances: none, rfc2136 or route53", check: oneOf("none", "rfc2136", "route53")},
+	{name: "dns-zones", uses: forServer, list: true, usage: "`zones` that they are published in"},
+	{name: "dns-options", uses: forServer, list: true, usage: "its `options`: server=...,tsig-key=...,tsig-secret-file=...", check: checkPairs},
+	{name: "quota", uses: forServer, def: "list", usage: "who grants quota: list (drover apply) or remote", check: oneOf("list", "remote")},
+	{name: "quota-options", uses: forServer, list: true, usage: "its `options`: url=...,token-file=...", check: checkPairs},
+	{name: "metrics-url", uses: forServer, usage: "`URL` of a Prometheus-compatible server with the metrics of instances", check: checkServer},
+	{name: "metrics-token-file", uses: forServer, usage: "`file` with the bearer token for it"},
+	{name: "certificate-file", uses: forServer, usage: "`file` of the certificate of the instances' hosts, read again when it changes"},
+	{name: "certificate-key-file", uses: forServer, usage: "`file` of its key"},
 	{name: "log-level", uses: forServer | forAgent, def: "info", usage: "debug, info, warn or error", check: oneOf("debug", "info", "warn", "error")},
 	{name: "log-format", uses: forServer | forAgent, def: "text", usage: "text or json", check: oneOf("text", "json")},
 	{name: "oidc-issuers", uses: forServer, list: true, usage: "`URLs` of OIDC issuers whose tokens are accepted", check: checkIssuers},
@@ -52,6 +65,19 @@ type ServerSettings struct {
 	MasterKey     string // hexadecimal; empty: in MasterKeyFile
 	MasterKeyFile string
 	OfferingsDir  string
+	PublicURL     string   // empty: where it listens
+	PolicyFiles   []string // watched
+	SSO           string   // builtin or keycloak
+	SSOOptions    []string // key=value
+	DNS           string   // none, rfc2136 or route53
+	DNSZones      []string
+	DNSOptions    []string // key=value
+	Quota         string   // list or remote
+	QuotaOptions  []string // key=value
+	MetricsURL    string
+	MetricsToken  string // file
+	CertFile      string
+	KeyFile       string
 	LogLevel      string
 	LogFormat     string
 	Issuers       []string
@@ -78,6 +104,12 @@ func (v values) server() ServerSettings {
 	s := ServerSettings{
 		DataDir: v.text("data-dir"), Listen: v.text("listen"), Routes: v.text("routes"),
 		Database: v.text("database"), OfferingsDir: v.text("offerings-dir"),
+		PublicURL: v.text("public-url"), PolicyFiles: split(v.text("policy-files")),
+		SSO: v.text("sso"), SSOOptions: split(v.text("sso-options")),
+		DNS: v.text("dns"), DNSZones: split(v.text("dns-zones")), DNSOptions: split(v.text("dns-options")),
+		Quota: v.text("quota"), QuotaOptions: split(v.text("quota-options")),
+		MetricsURL: v.text("metrics-url"), MetricsToken: v.text("metrics-token-file"),
+		CertFile: v.text("certificate-file"), KeyFile: v.text("certificate-key-file"),
 		MasterKey: v.text("master-key"), MasterKeyFile: v.text("master-key-file"),
 		LogLevel: v.text("log-level"), LogFormat: v.text("log-format"), Issuers: split(v.text("oidc-issuers")),
 		Audience: v.text("oidc-audience"), Trust: split(v.text("oidc-trust")),
@@ -167,6 +199,16 @@ func checkIssuers(text string) error {
 		local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 		if u.Scheme != "https" && (u.Scheme != "http" || !local) {
 			return fmt.Errorf("%q: an issuer needs https (http only on this machine)", issuer)
+		}
+	}
+	return nil
+}
+
+func checkPairs(text string) error {
+	for _, pair := range split(text) {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || value == "" {
+			return fmt.Errorf("%q: want name=value", name)
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ func faceOf(off *offering.Offering) face {
 // is asked anew each time: offerings come and change while the server runs.
 func (s *server) resolve(r *http.Request, t *trace) {
 	path, below := strings.CutPrefix(r.URL.Path, "/api/")
-	if !below || path == "" || path == "v1" || strings.HasPrefix(path, "v1/") {
+	if !below || beside(r.URL.Path) || path == "" || path == "v1" || strings.HasPrefix(path, "v1/") {
 		return
 	}
 	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")

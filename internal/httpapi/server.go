@@ -130,6 +130,7 @@ func New(c Config) (http.Handler, error) {
 		mux.HandleFunc("GET /.well-known/jwks.json", s.jwks)
 	}
 	s.routesAccount(mux)
+	s.routesEntitled(mux)
 	s.routesV1(mux)
 	return s.middleware(mux), nil
 }
