@@ -2,6 +2,7 @@ package instance_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -40,6 +41,7 @@ type world struct {
 	ports    func(c *instance.Config) // what is outside; default: nothing
 	room     int64                    // units of the data plane; default: capacity
 	routed   bool                     // the agent tells where hosts are to point at
+	at       string                   // the agent's cluster; default: local
 
 	stalled  []ledger.Work            // claimed by workers that have not come back
 	plane    map[string]instance.Item // what the data plane runs
@@ -191,7 +193,7 @@ func (w *world) report(pick func(string) bool) {
 }
 
 func (w *world) send(items []instance.Observation) {
-	_, err := w.service.Report(context.Background(), "local", items)
+	_, err := w.service.Report(context.Background(), cmp.Or(w.at, "local"), items)
 	w.must(err)
 }
 
