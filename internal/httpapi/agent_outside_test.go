@@ -17,6 +17,7 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/offerings"
 )
 
 const agentAPI = kafkaAPI + "/agent-clusters/"
@@ -438,5 +439,36 @@ func TestOperatorsGetTheAccountOfAnAgent(t *testing.T) {
 	}
 	if strings.Contains(o.logs.String(), "agent-secret") {
 		t.Error("the log has the secret")
+	}
+}
+
+// Reserved items keep room warm on ready clusters of the fleet: the same at
+// every call, and nobody's.
+func TestReservedItems(t *testing.T) {
+	o := newOffice(t)
+	file, err := offerings.FS.ReadFile("kafka.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.shelf.put(t, []byte(strings.Replace(string(file), "      quota: granted\n", "      quota: granted\n      reserved: 2\n", 1)))
+	o.dataPlane(t, "c1", "account")
+	first := o.told(t, "account", "c1")
+	for _, id := range []string{"reserved-kafka-standard-1", "reserved-kafka-standard-2"} {
+		it, ok := first[id]
+		if !ok || it.Kind != "ManagedKafka" || it.Metadata.Labels["bf2.org/deployment"] != "reserved" || it.Spec.Deleted == nil || *it.Spec.Deleted ||
+			it.Spec.Versions["kafka"] != "3.1.0" || len(it.Spec.ServiceAccounts) != 0 {
+			t.Errorf("%s is %+v", id, it)
+		}
+	}
+	if d := cmp.Diff(first, o.told(t, "account", "c1")); d != "" || len(first) != 2 {
+		t.Errorf("%d items, and they change: %s", len(first), d)
+	}
+	o.do(t, "account", "PUT", agentAPI+"c1/kafkas/status", `{"reserved-kafka-standard-1": {"conditions": [{"type": "Ready", "status": "True"}]}}`).ok(200)
+	if strings.Contains(o.logs.String(), "refused=1") {
+		t.Error("a report on a reserved item is called nonsense")
+	}
+	o.do(t, "account", "PUT", agentAPI+"c1/status", `{"conditions": [{"type": "Ready", "status": "False"}]}`).ok(200)
+	if left := o.told(t, "account", "c1"); len(left) != 0 {
+		t.Errorf("a cluster that is not ready keeps %v warm", left)
 	}
 }
