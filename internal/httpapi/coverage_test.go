@@ -379,3 +379,37 @@ func TestBrokenPromisesAreSeen(t *testing.T) {
 		}
 	}
 }
+
+// TestExamplesAreGood holds the documents' examples against their schemas.
+func TestExamplesAreGood(t *testing.T) {
+	offs, err := sold()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, doc := range documents(offs) {
+		schemas, _ := doc.Components["schemas"].(map[string]any)
+		for name, v := range schemas {
+			one, _ := v.(map[string]any)
+			examples, _ := one["examples"].([]any)
+			if one["type"] != "object" || len(examples) == 0 {
+				continue
+			}
+			root := maps.Clone(one)
+			root["components"] = doc.Components
+			compiled, err := schema.Compile(root)
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			for _, e := range examples {
+				found++
+				if _, err := compiled.Validate(e.(map[string]any)); err != nil {
+					t.Errorf("an example of %s: %v", name, err)
+				}
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("there are %d examples", found)
+	}
+}

@@ -266,6 +266,10 @@ func payloadSchema(spec offering.Spec) node {
 	}
 	out := object(append([]string{"name"}, slices.DeleteFunc(needed, func(s string) bool { return s == "name" })...), p)
 	out["additionalProperties"] = false
+	if len(needed) == 0 {
+		first := spec.Providers[0]
+		out["examples"] = []any{node{"name": "rex"}, node{"name": "rex", "cloud_provider": first.Name, "region": first.Regions[0].Name, "plan": plans[0]}}
+	}
 	return out
 }
 
@@ -289,7 +293,7 @@ func updateSchema(spec offering.Spec) node {
 			p[name] = orNull(text("The wanted version"))
 		}
 	}
-	return node{"type": "object", "additionalProperties": false, "properties": p}
+	return node{"type": "object", "additionalProperties": false, "properties": p, "examples": []any{node{"owner": "alice"}}}
 }
 
 func providers(spec offering.Spec) []string {

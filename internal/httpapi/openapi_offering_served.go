@@ -39,6 +39,9 @@ func servedSchemas(schemas node, spec offering.Spec) {
 		body := object([]string{promoteModel(spec)}, node{promoteModel(spec): text("The wanted billing model"),
 			"desired_marketplace": orNull(text("Where the billing account is")), "desired_billing_cloud_account_id": orNull(text("Account at the marketplace"))})
 		body["additionalProperties"] = false
+		for _, b := range spec.Billing[:min(1, len(spec.Billing))] {
+			body["examples"] = []any{node{promoteModel(spec): b.Name}}
+		}
 		schemas[n.Kind+"PromoteRequest"] = body
 	}
 	if serves(spec, "instance_types") || serves(spec, "clusters") {
@@ -100,6 +103,7 @@ func accountSchemas(schemas node) {
 	whole["client_secret"] = text("Shown once: when it is made")
 	body := object([]string{"name"}, node{"name": text("Lower-case letters, digits and dashes"), "description": orNull(text("What it is for"))})
 	body["additionalProperties"] = false
+	body["examples"] = []any{node{"name": "my-robot", "description": "builds"}}
 	maps.Copy(schemas, node{
 		"ServiceAccount":         referring("ServiceAccount", whole),
 		"ServiceAccountListItem": referring("ServiceAccount", fields()),
@@ -131,6 +135,7 @@ func ownClusterSchemas(schemas node, n offering.Names) {
 		"cluster_ingress_dns_name": text("Base domain of its routes"),
 		nodesField(n):              node{"type": "integer", "format": "int32", "minimum": 1, "maximum": 1_000_000, "description": "Nodes that carry instances"}})
 	body["additionalProperties"] = false
+	body["examples"] = []any{node{privateField(n): false, "cluster_id": "1234abcd1234abcd1234abcd1234abcd", "cluster_ingress_dns_name": "apps.example.com", nodesField(n): 3}}
 	maps.Copy(schemas, node{
 		"EnterpriseCluster":                     one(nil),
 		"EnterpriseClusterList":                 listSchema("ClusterList", ref("EnterpriseCluster")),
