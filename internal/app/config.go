@@ -25,9 +25,7 @@ type Settings struct {
 	PolicyFiles   []string      // files and directories of quotas, lists and terms, watched; default: none
 	SSO           string        // builtin or keycloak; default builtin
 	SSOOptions    []string      // key=value of the identity provider
-	DNS           string        // none, rfc2136 or route53; default none
-	DNSZones      []string      // zones that hosts are published in
-	DNSOptions    []string      // key=value of the name servers' provider
+	DNSFile       string        // YAML file of zones that hosts are published in; default: none
 	Quota         string        // list (in the ledger) or remote; default list
 	QuotaOptions  []string      // key=value of the remote source
 	MetricsURL    string        // Prometheus-compatible server with the metrics of instances; default: none
@@ -81,7 +79,6 @@ func (c *Config) defaults() {
 	orText(&c.Listen, "127.0.0.1:8000")
 	orText(&c.Routes, "127.0.0.1:8080")
 	orText(&c.SSO, "builtin")
-	orText(&c.DNS, "none")
 	orText(&c.Quota, "list")
 	orText(&c.MasterKeyFile, filepath.Join(c.DataDir, "master.key"))
 	orText(&c.Database, filepath.Join(c.DataDir, "drover.db"))

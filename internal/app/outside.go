@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -119,10 +120,13 @@ func (s *Server) quotaList(o options) (entitlement.Source, error) {
 }
 
 func (s *Server) quotaRemote(o options) (entitlement.Source, error) {
-	if err := o.check("quota-options", "url", "title", "token-file"); err != nil {
+	if err := o.check("quota-options", "url", "title", "token-file", "token-url", "client-id", "secret-file"); err != nil {
 		return nil, err
 	}
-	source, err := remote.New(remote.Config{URL: o["url"], Title: o["title"], TokenFile: o["token-file"], Observer: s.calls})
+	source, err := remote.New(remote.Config{
+		URL: o["url"], Title: o["title"], TokenFile: o["token-file"],
+		TokenURL: o["token-url"], ClientID: o["client-id"], SecretFile: o["secret-file"], Observer: s.calls,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -131,28 +135,22 @@ func (s *Server) quotaRemote(o options) (entitlement.Source, error) {
 }
 
 func (s *Server) nameServers(ctx context.Context) (dns.Records, error) {
-	settings := dns.Settings(pairs(s.cfg.DNSOptions))
-	if s.cfg.DNS == "none" {
-		if len(s.cfg.DNSZones) > 0 || len(settings) > 0 {
-			return nil, fault.New(fault.Invalid, "--dns-zones and --dns-options need --dns")
-		}
+	if s.cfg.DNSFile == "" {
 		return nil, nil
 	}
-	if len(s.cfg.DNSZones) == 0 {
-		return nil, fault.New(fault.Invalid, "--dns %s needs --dns-zones: the zones that hosts are published in", s.cfg.DNS)
-	}
-	provider, err := dnsProviders[s.cfg.DNS](settings)
+	data, err := os.ReadFile(s.cfg.DNSFile)
 	if err != nil {
-		return nil, err
+		return nil, fault.New(fault.Invalid, "cannot read --dns-file: %w", err)
 	}
 	head, err := s.ledger.Head(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := dns.Config{Installation: head.Ledger, Observer: s.calls}
-	for _, zone := range s.cfg.DNSZones {
-		c.Zones = append(c.Zones, dns.Zone{Name: zone, Provider: provider})
+	c, err := dns.Read(data, head.Ledger, dnsProviders)
+	if err != nil {
+		return nil, err
 	}
+	c.Observer = s.calls
 	return dns.New(c)
 }
 

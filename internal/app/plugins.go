@@ -27,7 +27,7 @@ func Kinds() []ledger.Kind {
 }
 
 // dnsProviders carry hosts.
-var dnsProviders = map[string]func(dns.Settings) (dns.Provider, error){
+var dnsProviders = map[string]dns.Open{
 	"rfc2136": rfc2136.New,
 	"route53": route53.New,
 }

@@ -33,11 +33,9 @@ var settings = []setting{
 	{name: "public-url", uses: forServer, usage: "`URL` where others reach the server; empty: where it listens", check: checkServer},
 	{name: "sso", uses: forServer, def: "builtin", usage: "identity provider: builtin or keycloak", check: oneOf("builtin", "keycloak")},
 	{name: "sso-options", uses: forServer, list: true, usage: "its `options`: url=...,realm=...,client-id=...,secret-file=...", check: checkPairs},
-	{name: "dns", uses: forServer, def: "none", usage: "who carries the hosts of instances: none, rfc2136 or route53", check: oneOf("none", "rfc2136", "route53")},
-	{name: "dns-zones", uses: forServer, list: true, usage: "`zones` that they are published in"},
-	{name: "dns-options", uses: forServer, list: true, usage: "its `options`: server=...,tsig-key=...,tsig-secret-file=...", check: checkPairs},
+	{name: "dns-file", uses: forServer, usage: "YAML `file` of the zones that hosts of instances are published in; empty: nowhere"},
 	{name: "quota", uses: forServer, def: "list", usage: "who grants quota: list (drover apply) or remote", check: oneOf("list", "remote")},
-	{name: "quota-options", uses: forServer, list: true, usage: "its `options`: url=...,token-file=...", check: checkPairs},
+	{name: "quota-options", uses: forServer, list: true, usage: "its `options`: url=..., token-file=... or token-url=...,client-id=...,secret-file=...", check: checkPairs},
 	{name: "metrics-url", uses: forServer, usage: "`URL` of a Prometheus-compatible server with the metrics of instances", check: checkServer},
 	{name: "metrics-token-file", uses: forServer, usage: "`file` with the bearer token for it"},
 	{name: "certificate-file", uses: forServer, usage: "`file` of the certificate of the instances' hosts, read again when it changes"},
@@ -69,9 +67,7 @@ type ServerSettings struct {
 	PolicyFiles   []string // watched
 	SSO           string   // builtin or keycloak
 	SSOOptions    []string // key=value
-	DNS           string   // none, rfc2136 or route53
-	DNSZones      []string
-	DNSOptions    []string // key=value
+	DNSFile       string
 	Quota         string   // list or remote
 	QuotaOptions  []string // key=value
 	MetricsURL    string
@@ -106,8 +102,8 @@ func (v values) server() ServerSettings {
 		Database: v.text("database"), OfferingsDir: v.text("offerings-dir"),
 		PublicURL: v.text("public-url"), PolicyFiles: split(v.text("policy-files")),
 		SSO: v.text("sso"), SSOOptions: split(v.text("sso-options")),
-		DNS: v.text("dns"), DNSZones: split(v.text("dns-zones")), DNSOptions: split(v.text("dns-options")),
-		Quota: v.text("quota"), QuotaOptions: split(v.text("quota-options")),
+		DNSFile: v.text("dns-file"),
+		Quota:   v.text("quota"), QuotaOptions: split(v.text("quota-options")),
 		MetricsURL: v.text("metrics-url"), MetricsToken: v.text("metrics-token-file"),
 		CertFile: v.text("certificate-file"), KeyFile: v.text("certificate-key-file"),
 		MasterKey: v.text("master-key"), MasterKeyFile: v.text("master-key-file"),
