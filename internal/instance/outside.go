@@ -41,9 +41,9 @@ func (t trouble) why() string {
 		text := t.err.Error()
 		return text[:min(len(text), maxMessage)]
 	case fault.Unavailable:
-		return "it cannot be reached or does not answer in time"
+		return "no answer in time"
 	}
-	return "it does not work as expected"
+	return "an unexpected failure"
 }
 
 // stuck ends a run that met trouble outside: it says who is waited for, once,

@@ -159,12 +159,12 @@ func TestTroubleOutside(t *testing.T) {
 		phase       string
 		says        string
 	}{
-		{"an identity provider that is down is waited for", "sso", away, time.Minute, instance.Preparing, "waiting for the identity provider: it cannot be reached or does not answer in time"},
+		{"an identity provider that is down is waited for", "sso", away, time.Minute, instance.Preparing, "waiting for the identity provider: no answer in time"},
 		{"but not for ever", "sso", away, 6 * time.Minute, instance.Failed, "The identity provider failed"},
 		{"one that refuses fails it at once", "sso", refusal, 0, instance.Failed, "no such realm"},
-		{"name servers that are down are waited for", "dns", away, time.Hour, instance.Provisioning, "waiting for the name servers: it cannot"},
+		{"name servers that are down are waited for", "dns", away, time.Hour, instance.Provisioning, "waiting for the name servers: no answer"},
 		{"a host that is somebody else's fails it", "dns", fault.New(fault.Conflict, "a record of somebody else").Because("not-ours"), 0, instance.Failed, "a record of somebody else"},
-		{"a source of quota that is down is waited for", "reserve", away, 10 * time.Minute, instance.Accepted, "waiting for the source of quota: it cannot"},
+		{"a source of quota that is down is waited for", "reserve", away, 10 * time.Minute, instance.Accepted, "waiting for the source of quota: no answer"},
 		{"but not for ever", "reserve", away, 61 * time.Minute, instance.Failed, "The source of quota failed"},
 		{"quota that is refused after all fails it", "reserve", fault.New(fault.Denied, "no units"), 0, instance.Failed, "no units"},
 		{"a certificate that is not there yet is waited for", "nocert", nil, time.Hour, instance.Preparing, "waiting for the source of certificates: there is no certificate"},
@@ -220,10 +220,10 @@ func TestTroubleOutside(t *testing.T) {
 // nothing is given back twice.
 func TestADeletionIsNeverGivenUp(t *testing.T) {
 	for _, c := range []struct{ who, says string }{
-		{"sso", "waiting for the identity provider: it cannot be reached or does not answer in time"},
-		{"dns", "waiting for the name servers: it cannot be reached or does not answer in time"},
-		{"quota", "waiting for the source of quota: it cannot be reached or does not answer in time"},
-		{"certificate", "waiting for the source of certificates: it cannot be reached or does not answer in time"},
+		{"sso", "waiting for the identity provider: no answer in time"},
+		{"dns", "waiting for the name servers: no answer in time"},
+		{"quota", "waiting for the source of quota: no answer in time"},
+		{"certificate", "waiting for the source of certificates: no answer in time"},
 	} {
 		t.Run(c.who, func(t *testing.T) {
 			w, out, _ := newStage(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
 )
 
@@ -122,6 +123,80 @@ func TestPlan(t *testing.T) {
 }
 
 const noRoom = "Region here of local had no room for an hour. Delete this instance and try another region, or try again later."
+
+// What an instance has outside, and how it is paid for.
+func TestPlanOutside(t *testing.T) {
+	outside := func(in *instance.Instance) {
+		placed(in)
+		in.Status.Operation, in.Status.Client, in.Status.Secret, in.Status.Named = "", "srvc-acct-1", "secret:1", true
+		in.Status.Routes = []instance.Route{{Name: "web", Host: "rex.example.org", Router: "router.example.org"}}
+		in.Status.Published = map[string]string{"rex.example.org": "router.example.org"}
+		in.Status.Source, in.Status.Reserved, in.Status.Tickets = "test", "i1", []instance.Ticket{{ID: "i1"}}
+	}
+	unreserved := func(in *instance.Instance) {
+		in.Status.Source, in.Status.Tickets = "test", []instance.Ticket{{ID: "i1"}}
+	}
+	ends := func(d time.Duration) func(*instance.Instance) {
+		return func(in *instance.Instance) { in.Status.Expires = start.Add(d) }
+	}
+	edit := func(e func(*instance.Status)) func(*instance.Instance) {
+		return func(in *instance.Instance) { e(&in.Status) }
+	}
+	everything := instance.Facts{Units: 1, Identity: true, Names: true, Certificate: true, Looked: true, NextLook: time.Minute}
+	with := func(e func(*instance.Facts)) instance.Facts { f := everything; e(&f); return f }
+	room := with(func(f *instance.Facts) { f.Candidates = []cluster.Candidate{{ID: "c1", Capacity: 1}} })
+	again := instance.Come{After: time.Minute, Why: "what is outside is looked at again"}
+	slow := "Region here of local had no room for 10m. Delete this instance and try another region, or try again later."
+	cases := []struct {
+		reason string
+		in     instance.Instance
+		facts  instance.Facts
+		want   []instance.Action
+	}{
+		{"one commit reserves, places and makes up the account", at(instance.Accepted, unreserved), room,
+			[]instance.Action{instance.Reserve{}, instance.Place{Cluster: "c1"}, instance.Seal{}, instance.Move{To: instance.Preparing}}},
+		{"whoever waits for room has its quota", at(instance.Accepted, unreserved), everything, []instance.Action{instance.Reserve{}}},
+		{"versions come with the place", at(instance.Accepted),
+			instance.Facts{Units: 1, Candidates: []cluster.Candidate{{ID: "c1", Capacity: 1}, {ID: "c2", Capacity: 1}}, Open: map[string]string{"engine": ""}, Offers: map[string]map[string]string{"c2": {"engine": "2"}}},
+			[]instance.Action{instance.Place{Cluster: "c2", Versions: map[string]string{"engine": "2"}}, instance.Move{To: instance.Preparing}}},
+		{"an offering can be less patient", at(instance.Accepted, func(in *instance.Instance) { in.Status.Since = start.Add(-10 * time.Minute) }),
+			instance.Facts{Units: 1, Timing: offering.Timing{Place: offering.Duration(10 * time.Minute)}},
+			[]instance.Action{instance.Move{To: instance.Failed, Reason: slow}, instance.Finish{Phase: operation.Failed, Reason: slow}}},
+		{"an account is written down before it is made", at(instance.Preparing, placed), everything, []instance.Action{instance.Seal{}}},
+		{"everything is prepared before the document", at(instance.Preparing, outside), everything,
+			[]instance.Action{instance.Account{}, instance.Certify{}, instance.Render{}, instance.Move{To: instance.Provisioning}}},
+		{"hosts are published before it is ready", at(instance.Provisioning, outside, seen("ready", ""), edit(func(s *instance.Status) { s.Published = nil })), everything,
+			[]instance.Action{instance.Publish{}, instance.Move{To: instance.Ready}, instance.Finish{Phase: operation.Succeeded}}},
+		{"a router that moved is published", at(instance.Ready, outside, seen("ready", ""), edit(func(s *instance.Status) { s.Routes[0].Router = "other.example.org" })), everything,
+			[]instance.Action{instance.Publish{}}},
+		{"it is looked after", at(instance.Ready, outside, seen("ready", "")), with(func(f *instance.Facts) { f.Looked = false }), []instance.Action{instance.Look{}}},
+		{"again and again", at(instance.Suspended, outside, seen("suspended", ""), func(in *instance.Instance) { in.Spec.Suspended = true }), everything, []instance.Action{again}},
+		{"an entitlement that ended sets the end", at(instance.Ready, outside, seen("ready", "")), with(func(f *instance.Facts) { f.Entitled, f.Grace = instance.No, time.Hour }),
+			[]instance.Action{instance.Until{Expires: start.Add(time.Hour)}}},
+		{"one that is back takes it away", at(instance.Ready, outside, seen("ready", ""), ends(time.Hour)), with(func(f *instance.Facts) { f.Entitled = instance.Yes }), []instance.Action{instance.Until{}}},
+		{"no answer is no answer", at(instance.Ready, outside, seen("ready", "")), with(func(f *instance.Facts) { f.Grace = time.Hour }), []instance.Action{again}},
+		{"it rests before its end", at(instance.Ready, outside, seen("ready", ""), ends(time.Hour)), with(func(f *instance.Facts) { f.Grace = time.Hour }), []instance.Action{instance.Rest{On: true}}},
+		{"whatever it was about to become", at(instance.Resuming, outside, seen("ready", ""), ends(time.Hour)), with(func(f *instance.Facts) { f.Grace = time.Hour }), []instance.Action{instance.Rest{On: true}}},
+		{"and wakes if the end is far again", at(instance.Suspended, outside, seen("suspended", ""), func(in *instance.Instance) { in.Spec.Suspended, in.Status.Resting = true, true }), everything,
+			[]instance.Action{instance.Rest{On: false}}},
+		{"a denied owner's goes", at(instance.Ready, outside, seen("ready", "")), with(func(f *instance.Facts) { f.Denied = true }), []instance.Action{instance.Expire{Why: "its owner was denied"}}},
+		{"a promotion with quota", at(instance.Ready, outside, seen("ready", ""), edit(func(s *instance.Status) { s.Promotion = instance.Promoting })),
+			with(func(f *instance.Facts) { f.Target = instance.Yes }), []instance.Action{instance.Promote{}}},
+		{"without", at(instance.Ready, outside, seen("ready", ""), edit(func(s *instance.Status) { s.Promotion = instance.Promoting })),
+			with(func(f *instance.Facts) { f.Target, f.Refusal = instance.No, "no" }), []instance.Action{instance.Demote{Why: "no"}, instance.Finish{Phase: operation.Failed, Reason: "no"}}},
+		{"a reservation that nothing stands on is given back", at(instance.Ready, outside, seen("ready", ""), edit(func(s *instance.Status) { s.Tickets = append(s.Tickets, instance.Ticket{ID: "i1.2"}) })), everything,
+			[]instance.Action{instance.Release{}}},
+		{"everything outside goes before the object", at(instance.Deleting, outside), everything,
+			[]instance.Action{instance.Withdraw{}, instance.Finish{Phase: operation.Succeeded}, instance.Clean{}}},
+	}
+	for _, c := range cases {
+		t.Run(c.reason, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, instance.Plan(c.in, c.facts, start)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
 
 // Whatever an instance looks like, Plan moves only along the table, at most one
 // move at a time, never cleans up what somebody may still hold, and does
