@@ -251,7 +251,7 @@ func (s *server) showOwn(r *http.Request, p *compatPath, o ledger.Object) (map[s
 		"id": o.ID, "kind": "Cluster", "href": ownHref(p, o), "cluster_id": o.ID, "status": status,
 		"cloud_provider": spec.Provider, "region": spec.Region, "multi_az": spec.MultiAZ != nil && *spec.MultiAZ,
 		privateField(n):            spec.Private,
-		"supported_instance_types": map[string]any{"instance_types": describeTypes(p.off.Spec, ownTypes(p.off.Spec))},
+		"supported_instance_types": map[string]any{"instance_types": describeTypes(p.off, ownTypes(p.off.Spec))},
 		"capacity_information": map[string]any{
 			nodesField(n): room.Nodes, unitsField("maximum", n): room.Max,
 			unitsField("remaining", n): room.Remaining, unitsField("consumed", n): room.Consumed,

@@ -238,19 +238,19 @@ func (s *server) compatTypes(w http.ResponseWriter, r *http.Request, p *compatPa
 		s.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, map[string]any{"instance_types": describeTypes(p.off.Spec, rg.Sells)})
+	writeJSON(w, http.StatusOK, map[string]any{"instance_types": describeTypes(p.off, rg.Sells)})
 }
 
-func describeTypes(spec offering.Spec, sells func(string) bool) []instanceType {
+func describeTypes(off *offering.Offering, sells func(string) bool) []instanceType {
 	out := []instanceType{}
-	for _, t := range spec.Types {
+	for _, t := range off.Spec.Types {
 		if !sells(t.Name) {
 			continue
 		}
 		it := instanceType{ID: t.Name, Display: t.DisplayName, Billing: []billingModel{}, Sizes: []map[string]any{}}
 		product := ""
-		for _, b := range spec.Billing {
-			if len(t.Billing) > 0 && !slices.Contains(t.Billing, b.Name) {
+		for _, b := range off.Models(t) {
+			if b.Name == "" {
 				continue
 			}
 			if product == "" {

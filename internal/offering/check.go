@@ -50,7 +50,8 @@ var reserved = []string{
 	"change", "changes", "event", "events", "watch", "ledger", "whoami", "token", "tokens", "template", "templates", "environment", "environments",
 	"resource", "resources", "deployment", "deployments", "errors", "status", "cloud_providers", "agent-clusters",
 	"openapi", "admin", "instance_types", "service_accounts", "sso_providers", "metrics", "audit",
-	"quota", "quotas", "terms", "denial", "denials", "account", "accounts", "policy", "policies",
+	"quota", "quotas", "terms", "denylist", "denylists", "accesslist", "accesslists", "acceptance", "acceptances", "audits",
+	"user", "users", "serviceaccount", "serviceaccounts", "account", "accounts", "policy", "policies",
 }
 
 // check reports what the types of the fields cannot say.

@@ -105,6 +105,7 @@ type Type struct {
 	// without a grant for another type, PerOwner at a time).
 	Quota    string   `json:"quota,omitempty"`
 	PerOwner int64    `json:"perOwner,omitempty"` // trial: default 1
+	Product  string   `json:"product,omitempty"`  // its name at a remote source, where it is not that of the model
 	Billing  []string `json:"billing,omitempty"`  // models it can be had under; default: all
 	Reserved int64    `json:"reserved,omitempty"` // items kept warm on every cluster
 	Sizes    []Size   `json:"sizes"`

@@ -142,6 +142,26 @@ func (o *Offering) Hooks(phase string) []Hook {
 	return out
 }
 
+// Models are the billing models that a type can be had under, in the order of the
+// file, with the type's own name at a remote source. An offering without models
+// has one without a name.
+func (o *Offering) Models(t Type) []BillingModel {
+	if len(o.Spec.Billing) == 0 {
+		return []BillingModel{{Product: t.Product}}
+	}
+	var out []BillingModel
+	for _, m := range o.Spec.Billing {
+		if len(t.Billing) > 0 && !slices.Contains(t.Billing, m.Name) {
+			continue
+		}
+		if t.Product != "" {
+			m.Product = t.Product
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
 // RequestKind is the kind of an instance on the wire.
 func (o *Offering) RequestKind() string {
 	if o.Spec.API.RequestKind != "" {
