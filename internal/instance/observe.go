@@ -67,7 +67,7 @@ func (r *Reconciler) entitled(ctx context.Context, in Instance, off *offering.Of
 	}
 	g, err := r.Quota.Grant(ctx, in.payer(), product(off, in.Spec.Type, m))
 	switch {
-	case err != nil:
+	case err != nil || r.Now().Sub(in.Created) < newsWithin:
 		return Unknown
 	case g.Active(r.Now()):
 		return Yes

@@ -22,6 +22,7 @@ const (
 	hookRetry     = 500 * time.Millisecond // while others wait for the same seller
 	placeRetry    = time.Minute            // a net: whoever makes room wakes those who wait for it
 	lookRetry     = 30 * time.Second       // of a look at what could not be asked
+	newsWithin    = 5 * time.Second        // a grant on which one replica took an order is known to all
 )
 
 // Facts are what Plan looks at besides the instance.
@@ -305,6 +306,9 @@ func hopeless(in Instance, facts Facts, kind fault.Kind, now time.Time) bool {
 	waited := now.Sub(in.Status.Since)
 	switch in.Phase {
 	case Accepted:
+		if kind == fault.Denied && waited < newsWithin {
+			return false
+		}
 		return refused || waited >= or(facts.Timing.Place, placeWithin)
 	case Preparing:
 		return refused || kind != fault.NotFound && waited >= or(facts.Timing.Prepare, prepareWithin)
