@@ -31,7 +31,8 @@ type Product struct {
 type Grant struct {
 	Units int64 // in all; negative: no limit
 	// Holder is who shares the units: "org/acme" or "owner/alice". Whoever
-	// counts, counts under this name.
+	// counts, counts under this name. Empty: the source says nothing of it,
+	// which grants nothing, and takes nothing away from who has it.
 	Holder  string
 	Expires time.Time // zero: never
 	// MaxInstances bounds the instances of the holder over all types of the

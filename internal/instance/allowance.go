@@ -22,7 +22,7 @@ func (s *Service) Allowances(ctx context.Context, off *offering.Offering) ([]All
 	who := access.From(ctx)
 	var out []Allowance
 	for _, t := range off.Spec.Types {
-		for _, m := range modelsOf(off, t) {
+		for _, m := range off.Models(t) {
 			a := Allowance{Type: t.Name, Model: m, Trial: t.Quota == offering.QuotaTrial, Allowed: -1}
 			if a.Trial {
 				a.Allowed = max(t.PerOwner, 1)

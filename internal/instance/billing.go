@@ -34,24 +34,10 @@ func modelOf(off *offering.Offering, name string) (offering.BillingModel, bool) 
 	return off.Spec.Billing[i], true
 }
 
-// modelsOf are the models that a type can be had under, in the offering's order.
-func modelsOf(off *offering.Offering, t offering.Type) []offering.BillingModel {
-	if len(off.Spec.Billing) == 0 {
-		return []offering.BillingModel{{}}
-	}
-	var out []offering.BillingModel
-	for _, m := range off.Spec.Billing {
-		if len(t.Billing) == 0 || slices.Contains(t.Billing, m.Name) {
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
 // fits are the models of a type that an order can mean: the named one, or those
 // that what else it says leaves open.
 func fits(off *offering.Offering, t offering.Type, req Create) []offering.BillingModel {
-	return slices.DeleteFunc(modelsOf(off, t), func(m offering.BillingModel) bool {
+	return slices.DeleteFunc(off.Models(t), func(m offering.BillingModel) bool {
 		if req.Billing.Model != "" {
 			return m.Name != req.Billing.Model
 		}
@@ -123,7 +109,7 @@ func firstModel(off *offering.Offering, t offering.Type, req Create) Billing {
 	if models := fits(off, t, req); len(models) > 0 {
 		return Billing{Model: models[0].Name}
 	}
-	if models := modelsOf(off, t); req.Billing.Model == "" && len(models) > 0 {
+	if models := off.Models(t); req.Billing.Model == "" && len(models) > 0 {
 		return Billing{Model: models[0].Name} // bill says what does not fit
 	}
 	return Billing{Model: req.Billing.Model}
@@ -146,11 +132,11 @@ func (c *Config) grant(ctx context.Context, who entitlement.Who, p entitlement.P
 
 // bill checks what an order says of its payment against the model.
 func bill(off *offering.Offering, a assigned, req Create) (Billing, error) {
-	i := slices.IndexFunc(modelsOf(off, a.typ), func(m offering.BillingModel) bool { return m.Name == a.billing.Model })
+	i := slices.IndexFunc(off.Models(a.typ), func(m offering.BillingModel) bool { return m.Name == a.billing.Model })
 	if i < 0 {
 		return Billing{}, fault.New(fault.Invalid, "instance type %q cannot be had under billing model %.64q", a.typ.Name, a.billing.Model).Because("billing")
 	}
-	m := modelsOf(off, a.typ)[i]
+	m := off.Models(a.typ)[i]
 	switch {
 	case m.OwnCluster && req.Cluster == "":
 		return Billing{}, fault.New(fault.Invalid, "billing model %q needs the id of a cluster of your own", m.Name).Because("cluster-id")
@@ -197,6 +183,9 @@ func (in *Instance) payer() entitlement.Who {
 }
 
 func product(off *offering.Offering, typeName string, m offering.BillingModel) entitlement.Product {
+	if t, ok := off.TypeOf(typeName); ok && t.Product != "" {
+		m.Product = t.Product
+	}
 	return entitlement.Product{
 		Offering: off.Metadata.Name, Type: typeName, Billing: m.Name,
 		Resource: m.Resource, Name: m.Product, Models: m.Models,

@@ -12,7 +12,7 @@ import (
 func (s *Service) MayBringClusters(ctx context.Context, off *offering.Offering) (bool, error) {
 	who := access.From(ctx)
 	for _, t := range off.Spec.Types {
-		for _, m := range modelsOf(off, t) {
+		for _, m := range off.Models(t) {
 			if !m.OwnCluster {
 				continue
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"time"
 
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
@@ -33,6 +34,9 @@ func encode(ctx context.Context, off *offering.Offering, in *Instance, op string
 		"offering": in.Spec.Offering, "region": in.Spec.Region, "provider": in.Spec.Provider,
 		"instance_type": in.Spec.Type, "size": in.Spec.Size, "version": in.wanted()[off.Spec.Components[0].Name], "multi_az": in.Spec.MultiAZ,
 		"cluster": in.Status.Cluster, "host": in.host(), "rank": off.Rank(ctx, facts(in, off)),
+	}
+	if end := in.Status.Expires; !end.IsZero() {
+		o.Fields["ends"] = end.UTC().Truncate(time.Hour)
 	}
 	o.Parent = in.Status.Cluster
 	if in.waiting() {

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-const (
-	lifespanOver = "its lifespan ended"
-	ownerDenied  = "its owner was denied"
-)
+// LifespanOver is what the log has as the cause where an instance was to go at
+// its end.
+const LifespanOver = "its lifespan ended"
+
+const ownerDenied = "its owner was denied"
 
 // ended says why an instance is to go without anybody having asked for it; ""
 // where it is not.
@@ -19,7 +20,7 @@ func ended(in Instance, facts Facts, now time.Time) string {
 	case facts.Denied:
 		return ownerDenied
 	case !in.Status.Expires.IsZero() && !now.Before(in.Status.Expires):
-		return lifespanOver
+		return LifespanOver
 	}
 	return ""
 }

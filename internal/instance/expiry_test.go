@@ -59,7 +59,13 @@ func TestAnEndedEntitlement(t *testing.T) {
 		t.Errorf("entitled again: %s until %s", in.Phase, in.Status.Expires)
 	}
 
-	out.grants["stage/taste"] = entitlement.Grant{}
+	out.grants["stage/taste"] = entitlement.Grant{} // nobody says anything any more: somebody has lost a file
+	w.pass(97 * time.Hour)
+	if in = w.one(); in.Phase != instance.Ready || !in.Status.Expires.IsZero() {
+		t.Errorf("a quota that is gone took it away: %s until %s", in.Phase, in.Status.Expires)
+	}
+
+	out.grants["stage/taste"] = entitlement.Grant{Holder: "org/acme"}
 	w.pass(13 * time.Minute)
 	w.pass(97 * time.Hour)
 	w.rounds()
@@ -79,7 +85,7 @@ func TestOperatorsSuspensionLasts(t *testing.T) {
 	_, err := w.service.Update(operator, "band", w.one().ID, instance.Update{Suspended: &on})
 	w.must(err)
 	w.rounds()
-	out.grants["stage/taste"] = entitlement.Grant{}
+	out.grants["stage/taste"] = entitlement.Grant{Holder: "org/acme"}
 	w.pass(13 * time.Minute)
 	out.grants["stage/taste"] = entitlement.Grant{Units: 1, Holder: "org/acme"}
 	w.pass(13 * time.Minute)

@@ -85,12 +85,20 @@ var Kind = ledger.Kind{
 		{Name: "host", Type: ledger.Text},
 		{Name: "version", Type: ledger.Text},
 		{Name: "multi_az", Type: ledger.Bool},
+		{Name: "ends", Type: ledger.Time}, // the hour in which its lifespan ends
 		{Name: "rank", Type: ledger.Text}, // what the offering says its lists can be sorted by besides
 	},
-	Totals: [][]string{{"offering"}, {"offering", "org"}}, // the longest is also how lists are indexed
-	Lookup: []string{"cluster", "owner"},                  // by its agent; by users who belong to no organisation
-	Text:   []string{"name", "owner"},                     // not the phase: every transition would rewrite the index
+	Scope:  []string{"offering", "org"},
+	Totals: [][]string{{"offering"}, {"offering", "org"}, Census, Ends},
+	Lookup: []string{"cluster", "owner"}, // by its agent; by users who belong to no organisation
+	Text:   []string{"name", "owner"},    // not the phase: every transition would rewrite the index
 }
+
+// Scopes of totals that tell of the whole fleet.
+var (
+	Census = []string{"phase", "offering", "instance_type", "provider", "region"}
+	Ends   = []string{"ends", "offering"}
+)
 
 // Spec is what the tenant wants.
 type Spec struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/entitlement"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/offering"
 )
@@ -54,8 +55,9 @@ func (r *Reconciler) observe(ctx context.Context, in Instance, off *offering.Off
 	return f, nil
 }
 
-// entitled asks whether what runs is still paid for. Whoever cannot be asked
-// has not said no.
+// entitled asks whether what runs is still paid for. Whoever cannot be asked has
+// not said no, and neither has a source that says nothing of it: a quota that is
+// gone takes nothing away, one that has ended or grants nothing does.
 func (r *Reconciler) entitled(ctx context.Context, in Instance, off *offering.Offering, f Facts) Answer {
 	settled := []string{Ready, Suspending, Suspended, Resuming, Failed}
 	if f.Lifespan || in.Status.Source == "" || r.Quota == nil || r.Quota.Name() != in.Status.Source || !slices.Contains(settled, in.Phase) {
@@ -65,9 +67,9 @@ func (r *Reconciler) entitled(ctx context.Context, in Instance, off *offering.Of
 	if !known {
 		return Unknown
 	}
-	g, err := r.Quota.Grant(ctx, in.payer(), product(off, in.Spec.Type, m))
+	g, err := r.Quota.Grant(entitlement.Checking(ctx), in.payer(), product(off, in.Spec.Type, m))
 	switch {
-	case err != nil || r.Now().Sub(in.Created) < newsWithin:
+	case err != nil || g.Holder == "" || r.Now().Sub(in.Created) < newsWithin:
 		return Unknown
 	case g.Active(r.Now()):
 		return Yes

@@ -42,11 +42,11 @@ func (s *Service) Promote(ctx context.Context, offeringName, id string, to Billi
 		if err != nil {
 			return "", err
 		}
-		i := slices.IndexFunc(modelsOf(off, typ), func(m offering.BillingModel) bool { return m.Name == to.Model })
-		if i < 0 || modelsOf(off, typ)[i].OwnCluster != (in.Spec.Cluster != "") {
+		i := slices.IndexFunc(off.Models(typ), func(m offering.BillingModel) bool { return m.Name == to.Model })
+		if i < 0 || off.Models(typ)[i].OwnCluster != (in.Spec.Cluster != "") {
 			return "", fault.New(fault.Invalid, "instance type %q cannot be had under billing model %.64q", typ.Name, to.Model).Because("promotion")
 		}
-		if to, err = market(modelsOf(off, typ)[i], to); err != nil {
+		if to, err = market(off.Models(typ)[i], to); err != nil {
 			return "", err
 		}
 		in.Spec.Billing = to

@@ -129,7 +129,7 @@ func (s *Source) Grant(ctx context.Context, who entitlement.Who, p entitlement.P
 	if known && last.grant.Units != 0 && age < s.cfg.Fresh {
 		return last.grant, nil
 	}
-	units, err := s.quota(ctx, who.Org, p)
+	units, said, err := s.quota(ctx, who.Org, p)
 	if err != nil {
 		// An old answer may keep something, and never takes anything away.
 		if known && last.grant.Units != 0 && entitlement.IsChecking(ctx) && fault.Is(err, fault.Unavailable) && age < s.cfg.Fresh+s.cfg.Stale {
@@ -138,7 +138,7 @@ func (s *Source) Grant(ctx context.Context, who entitlement.Who, p entitlement.P
 		return entitlement.Grant{}, err
 	}
 	g := entitlement.Grant{Units: units}
-	if units != 0 {
+	if said {
 		g.Holder = "org/" + who.Org
 	}
 	s.mu.Lock()
@@ -162,10 +162,10 @@ type quotaCost struct {
 }
 
 // quota sums up the units of a product. A resource that costs nothing is free.
-func (s *Source) quota(ctx context.Context, org string, p entitlement.Product) (int64, error) {
+func (s *Source) quota(ctx context.Context, org string, p entitlement.Product) (units int64, said bool, err error) {
 	id, err := s.organisation(ctx, org)
 	if err != nil || id == "" {
-		return 0, err
+		return 0, false, err
 	}
 	var list struct {
 		Items []quotaCost `json:"items"`
@@ -175,28 +175,28 @@ func (s *Source) quota(ctx context.Context, org string, p entitlement.Product) (
 		query: url.Values{"fetchRelatedResources": {"true"}, "forceRecalc": {"true"}},
 	}, &list)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	var units int64
 	for _, item := range list.Items {
 		if item.Allowed < 0 {
-			return 0, s.lies()
+			return 0, false, s.lies()
 		}
 		for _, r := range item.Related {
 			if r.Resource != p.Resource || r.Product != p.Name || !slices.Contains(p.Models, r.Billing) {
 				continue
 			}
 			if r.Cost < 0 {
-				return 0, s.lies()
+				return 0, false, s.lies()
 			}
 			if r.Cost == 0 {
-				return -1, nil
+				return -1, true, nil
 			}
+			said = true
 			units += item.Allowed / r.Cost
 			break // the same quota pays for it under either model
 		}
 	}
-	return units, nil
+	return units, said, nil
 }
 
 // organisation finds the id that the service has for an organisation; empty if
