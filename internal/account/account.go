@@ -65,6 +65,7 @@ var Kind = ledger.Kind{
 		{Name: "use", Type: ledger.Text},
 		{Name: "client", Type: ledger.Text},
 	},
+	Scope:  []string{"org", "phase", "use"},
 	Totals: [][]string{{}, {"org", "phase", "use"}},
 }
 

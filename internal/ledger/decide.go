@@ -192,10 +192,7 @@ func (b *batch) put(p *Put) (Object, bool) {
 		w.Before = earlier.Before
 	}
 	b.d.Objects[o.Ref] = w
-	if before == nil || before.Deleted.IsZero() != o.Deleted.IsZero() || b.moved(before, &o) {
-		b.total(before, -1)
-		b.total(&o, +1)
-	}
+	b.count(before, &o)
 	return o, true
 }
 
@@ -215,28 +212,36 @@ func equalValue(a, b any) bool {
 	return a == b
 }
 
-// moved reports whether an object counts elsewhere than before, which few
-// transitions bring about.
-func (b *batch) moved(before, after *Object) bool {
+// count moves the totals of the scopes in which the object has another place
+// than before, which few writes bring about.
+func (b *batch) count(before, after *Object) {
+	was, is := before != nil && before.Deleted.IsZero(), after.Deleted.IsZero()
 	for _, columns := range b.kinds[after.Kind].Totals {
-		for _, c := range columns {
-			if !equalValue(before.Value(c), after.Value(c)) {
-				return true
-			}
+		if was && is && !moved(columns, before, after) {
+			continue
+		}
+		if was {
+			b.total(before, columns, -1)
+		}
+		if is {
+			b.total(after, columns, +1)
+		}
+	}
+}
+
+func moved(columns []string, before, after *Object) bool {
+	for _, c := range columns {
+		if !equalValue(before.Value(c), after.Value(c)) {
+			return true
 		}
 	}
 	return false
 }
 
-func (b *batch) total(o *Object, by int64) {
-	if o == nil || !o.Deleted.IsZero() {
-		return
-	}
-	for _, columns := range b.kinds[o.Kind].Totals {
-		key := TotalKey(o.Kind, columns, o.Value)
-		if b.d.Totals[key] += by; b.d.Totals[key] == 0 {
-			delete(b.d.Totals, key)
-		}
+func (b *batch) total(o *Object, columns []string, by int64) {
+	key := TotalKey(o.Kind, columns, o.Value)
+	if b.d.Totals[key] += by; b.d.Totals[key] == 0 {
+		delete(b.d.Totals, key)
 	}
 }
 

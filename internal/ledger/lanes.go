@@ -1,10 +1,6 @@
 package ledger
 
-import (
-	"fmt"
-	"strings"
-	"time"
-)
+import "time"
 
 // Lanes gives work its turn so that claims in the order of turns rotate over
 // organisations. A piece's turn is its due time, pushed behind the previous
@@ -47,34 +43,4 @@ func (l *Lanes) turn(org string, now, due time.Time) time.Time {
 	}
 	l.last[org] = turn
 	return turn
-}
-
-// TotalKey names the counter of a scope's unfiltered total. Null and the empty
-// value share a counter, as they compare alike.
-func TotalKey(kind string, columns []string, value func(column string) any) string {
-	var sb strings.Builder
-	sb.WriteString("total/" + kind)
-	for _, c := range columns {
-		fmt.Fprintf(&sb, "/%s=%q", c, canonical(value(c)))
-	}
-	return sb.String()
-}
-
-// canonical writes a value so that all spellings of it are one.
-func canonical(v any) string {
-	switch x := v.(type) {
-	case float64:
-		return canonical(int64(x))
-	case time.Time:
-		if x.IsZero() {
-			return ""
-		}
-		return x.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
-	case nil:
-		return ""
-	}
-	if v == 0 || v == int64(0) || v == false {
-		return ""
-	}
-	return fmt.Sprint(v)
 }

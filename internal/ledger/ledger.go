@@ -15,10 +15,16 @@ import (
 // Ledger is everything a store offers. Consumers ask for the part they use.
 type Ledger interface {
 	Committer
-	Reader
+	Records
 	Log
 	Queue
 	Keeper
+}
+
+// Records is everything that is read of objects.
+type Records interface {
+	Reader
+	Tally
 }
 
 // Committer writes.

@@ -53,12 +53,17 @@ type Fields map[string]any
 type Kind struct {
 	Name   string
 	Fields []Field
+	// Scope lists the columns that most lists are limited to ({"offering",
+	// "org"}): indexes hold a scope's objects together. Default {"org"}.
+	Scope []string
 	// Totals lists the scopes whose unfiltered totals are kept in counters,
-	// each a set of columns ({"offering", "org"}).
+	// each a set of columns ({"offering", "phase"}). Every write that changes
+	// such a column moves two counters. Tally lists them best where no other
+	// scope begins with the same column.
 	Totals [][]string
 	// Text lists the columns that LIKE and ILIKE search by trigram index.
 	Text []string
-	// Lookup lists columns that lists are limited to without a scope of Totals
+	// Lookup lists columns that lists are limited to without a Scope
 	// ({"cluster"}). Every object has a parent to be found by already.
 	Lookup []string
 }

@@ -21,7 +21,7 @@ var (
 	KindTerms      = ledger.Kind{Name: "terms", Totals: [][]string{{}}}
 	// KindAcceptance is that a user has accepted a version of some terms.
 	KindAcceptance = ledger.Kind{
-		Name: "acceptance", Totals: [][]string{{}, {"org", "owner"}},
+		Name: "acceptance", Scope: []string{"org", "owner"}, Totals: [][]string{{}, {"org", "owner"}},
 		Fields: []ledger.Field{{Name: "terms", Type: ledger.Text}, {Name: "terms_version", Type: ledger.Text}},
 	}
 )

@@ -80,8 +80,10 @@ func newStore(k ledger.Kind) (*store, error) {
 				return nil, fault.New(fault.Invalid, "kind %s totals column %q, which it does not have", k.Name, c)
 			}
 		}
-		if len(scope) > len(s.scope) {
-			s.scope = scope
+	}
+	for _, c := range k.Scope {
+		if _, ok := k.Column(c); !ok {
+			return nil, fault.New(fault.Invalid, "kind %s is listed by column %q, which it does not have", k.Name, c)
 		}
 	}
 	for _, c := range k.Lookup {
@@ -89,7 +91,7 @@ func newStore(k ledger.Kind) (*store, error) {
 			return nil, fault.New(fault.Invalid, "kind %s looks objects up by column %q, which it does not have", k.Name, c)
 		}
 	}
-	if len(s.scope) == 0 {
+	if s.scope = k.Scope; len(s.scope) == 0 {
 		s.scope = []string{"org"}
 	}
 	if slices.Contains(s.scope, "org") { // in front it also serves lists of an organisation's everything

@@ -20,7 +20,7 @@ func TestPagesOfAScopeStayInIt(t *testing.T) {
 	url := postgres.Database(t)
 	kind := ledger.Kind{
 		Name: "gadget", Fields: []ledger.Field{{Name: "offering", Type: ledger.Text}, {Name: "cluster", Type: ledger.Text}},
-		Totals: [][]string{{"offering", "org"}}, Lookup: []string{"cluster"},
+		Scope: []string{"offering", "org"}, Lookup: []string{"cluster"},
 	}
 	l := open(t, sqlledger.Config{URL: url, Kinds: []ledger.Kind{kind}})
 	const all, orgs = 20_000, 2 // few, so that walking on looks cheap

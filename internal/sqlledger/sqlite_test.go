@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -106,10 +107,13 @@ func TestKindsGrow(t *testing.T) {
 					t.Errorf("the total of %v is %d, %v, want 1", scope, n, err)
 				}
 			}
+			if sizes, err := l.Totals(ctx, "thing", []string{"size"}); !cmp.Equal(sizes, []ledger.Total{{Values: []string{"3"}, N: 1}}) || err != nil {
+				t.Errorf("the totals by size are %v, %v", sizes, err)
+			}
 			l.Close()
 			bad := things[0]
 			bad.Fields = []ledger.Field{{Name: "size", Type: ledger.Text}}
-			bad.Totals, bad.Text = nil, nil
+			bad.Scope, bad.Totals, bad.Text = nil, nil, nil
 			if _, err := sqlledger.Open(ctx, sqlledger.Config{URL: where, Kinds: []ledger.Kind{bad}}); !fault.Is(err, fault.Conflict) {
 				t.Fatalf("a field of another type gave %v, want a conflict", err)
 			}

@@ -39,7 +39,8 @@ var things = []ledger.Kind{{
 		{Name: "offering", Type: ledger.Text}, {Name: "host", Type: ledger.Text}, {Name: "size", Type: ledger.Int},
 		{Name: "public", Type: ledger.Bool}, {Name: "expires", Type: ledger.Time},
 	},
-	Totals: [][]string{{"offering"}, {"offering", "org"}},
+	Scope:  []string{"offering", "org"},
+	Totals: [][]string{{"offering"}, {"offering", "org"}, {"phase", "offering", "host", "size", "public"}},
 	Text:   []string{"name", "host"},
 }}
 

@@ -172,14 +172,3 @@ func (m *Model) refuse(s ledger.Set) (out []Failure) {
 	}
 	return out
 }
-
-// Totals counts the objects of a kind that are not deleted, per organisation.
-func (m *Model) Totals(kind string) map[string]int64 {
-	out := map[string]int64{}
-	for _, o := range m.Objects {
-		if o.Kind == kind && o.Deleted.IsZero() {
-			out[o.Org]++
-		}
-	}
-	return out
-}

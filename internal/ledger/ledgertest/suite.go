@@ -92,6 +92,9 @@ func Run(t *testing.T, open Open) {
 		{"Pages", testPages},
 		{"TextSearch", testTextSearch},
 		{"Totals", testTotals},
+		{"Tally", testTally},
+		{"TallyInvalid", testTallyInvalid},
+		{"CounterList", testCounterList},
 
 		{"Blobs", testBlobs},
 		{"Secrets", testSecrets},
@@ -140,10 +143,11 @@ func Kinds() []ledger.Kind {
 				{Name: "species", Type: ledger.Text}, {Name: "legs", Type: ledger.Int},
 				{Name: "tame", Type: ledger.Bool}, {Name: "born", Type: ledger.Time},
 			},
-			Totals: [][]string{{"org"}, {"species", "org"}, {"legs"}},
+			Scope:  []string{"species", "org"},
+			Totals: [][]string{{"org"}, {"species", "org"}, {"legs"}, {"phase", "species", "legs", "tame", "born"}, {"species", "born"}},
 			Text:   []string{"name", "owner", "species"},
 		},
-		{Name: "cage", Totals: [][]string{{"org"}}},
+		{Name: "cage", Totals: [][]string{{"org"}, {}}},
 	}
 }
 
