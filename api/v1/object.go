@@ -9,7 +9,7 @@ import (
 
 // Object is anything the ledger holds.
 type Object struct {
-	Kind       string            `json:"kind" doc:"The ledger's kind: instance, offering, cluster, operation"`
+	Kind       string            `json:"kind" doc:"The ledger's kind: instance, offering, cluster, operation, user, ..."`
 	ID         string            `json:"id"`
 	Resource   string            `json:"resource,omitempty" doc:"The name users know it by: dinosaurs, offerings, ..."`
 	Org        string            `json:"org,omitempty"`
@@ -79,15 +79,30 @@ type CreateInstance struct {
 	Plan       string         `json:"plan,omitempty" doc:"<type>.<size>"`
 	Version    string         `json:"version,omitempty"`
 	Parameters map[string]any `json:"parameters,omitempty"`
+	// How it is paid for; the zero values leave the choice to quota and offering.
+	BillingModel   string `json:"billing_model,omitempty"`
+	Marketplace    string `json:"marketplace,omitempty"`
+	BillingAccount string `json:"billing_cloud_account_id,omitempty" doc:"Account at the marketplace"`
+	Cluster        string `json:"cluster_id,omitempty" doc:"One of the tenant's own clusters"`
 }
 
 // UpdateInstance changes intent: PATCH /api/v1/<resource>/<id or name>. Absent
 // fields stay.
 type UpdateInstance struct {
 	Owner      *string        `json:"owner,omitempty"`
-	Version    *string        `json:"version,omitempty"`
-	Suspended  *bool          `json:"suspended,omitempty"`
+	Version    *string        `json:"version,omitempty" doc:"Of the offering's first component"`
+	Suspended  *bool          `json:"suspended,omitempty" doc:"Operators only"`
 	Parameters map[string]any `json:"parameters,omitempty"`
+	// Versions by component.
+	Versions map[string]string `json:"versions,omitempty" doc:"Versions by component; operators only"`
+}
+
+// Promote asks for another billing model while the instance runs:
+// POST /api/v1/<resource>/<id or name>/promote.
+type Promote struct {
+	BillingModel   string `json:"billing_model" maxLength:"256"`
+	Marketplace    string `json:"marketplace,omitempty" maxLength:"256"`
+	BillingAccount string `json:"billing_cloud_account_id,omitempty" maxLength:"256" doc:"Account at the marketplace"`
 }
 
 // TokenRequest asks the built-in issuer for a token: POST /api/v1/tokens, admins only.

@@ -126,11 +126,15 @@ func (s *Server) open(ctx context.Context) error {
 		Ledger: s.ledger, Workers: s.cfg.Workers, Lease: s.cfg.Lease, Logger: s.log,
 		Observer: newLoopMetrics(registry, s.ledger), Reconcilers: reconcilers,
 	})
+	var people httpapi.Users // of the server's own identity provider alone
+	if s.outside.login != nil {
+		people = s.users
+	}
 	s.ending, s.end = context.WithCancel(context.Background())
 	api, err := httpapi.New(httpapi.Config{
 		Ending: s.ending,
 		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy,
-		Instances: instances, Clusters: s.clusters, Policy: s.policy, Accounts: accounts,
+		Instances: instances, Clusters: s.clusters, Policy: s.policy, Accounts: accounts, Users: people,
 		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version,
 		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable,
 		Log: s.log, Metrics: registry, Rate: s.cfg.RateLimit,

@@ -33,6 +33,9 @@ type Config struct {
 	Clusters     *cluster.Service
 	// Policy says who may use the service at all; nil: everybody who has a token.
 	Policy policy.Decisions
+	// Users are the people of the server's own identity provider; nil: people
+	// log in elsewhere.
+	Users Users
 	// Accounts are the service accounts of tenants; nil: there are none to be had.
 	Accounts account.Verbs
 	// SSO tells where tokens come from; nil: nowhere that users could be told.

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
@@ -54,7 +55,7 @@ func (f filter) matches(o *ledger.Object) bool {
 // query narrows a read of the log to what can be visible at all.
 func (f filter) query(who access.Principal) ledger.ChangeQuery {
 	q := ledger.ChangeQuery{Kind: f.kind, ID: f.id}
-	if !who.Admin && (f.kind == instance.Kind.Name || f.kind == operation.Kind.Name) {
+	if !who.Admin && (f.kind == instance.Kind.Name || f.kind == operation.Kind.Name || f.kind == account.Kind.Name) {
 		q.Org = who.Org
 	}
 	return q

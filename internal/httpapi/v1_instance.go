@@ -30,6 +30,11 @@ type updateInput struct {
 	Body v1.UpdateInstance
 }
 
+type promoteInput struct {
+	ObjectPath
+	Body v1.Promote
+}
+
 func (o *own) routesInstance() {
 	tags := []string{"instances"}
 	huma.Register(o.api, huma.Operation{
@@ -38,13 +43,18 @@ func (o *own) routesInstance() {
 	}, o.createInstance)
 	huma.Register(o.api, huma.Operation{
 		OperationID: "update-instance", Method: http.MethodPatch, Path: "/api/v1/{resource}/{id}", Tags: tags,
-		Summary: "Change what is wanted of an instance", DefaultStatus: http.StatusAccepted, MaxBodyBytes: -1,
+		Summary: "Change what is wanted of an instance: parameters, owner, versions, suspended", DefaultStatus: http.StatusAccepted, MaxBodyBytes: -1,
 	}, o.updateInstance)
 	huma.Register(o.api, huma.Operation{
 		OperationID: "delete-instance", Method: http.MethodDelete, Path: "/api/v1/{resource}/{id}", Tags: tags,
 		Summary: "Ask for the end of an instance", DefaultStatus: http.StatusAccepted,
 		Description: "The instance is gone when its data plane has said so. Asking twice changes nothing.",
 	}, o.deleteInstance)
+	huma.Register(o.api, huma.Operation{
+		OperationID: "promote-instance", Method: http.MethodPost, Path: "/api/v1/{resource}/{id}/promote", Tags: tags,
+		Summary: "Move an instance to another billing model while it runs", DefaultStatus: http.StatusAccepted, MaxBodyBytes: -1,
+		Description: "The new quota is taken and the old one given back in one step. status.promotion tells how it goes: promoting, then nothing, or failed with promotion_details.",
+	}, o.promoteInstance)
 }
 
 // sold returns the offering whose instances a resource is.
@@ -71,6 +81,7 @@ func (o *own) createInstance(ctx context.Context, in *createInput) (*accepted, e
 	b := in.Body
 	made, err := o.Instances.Create(ctx, off, instance.Create{
 		Name: b.Name, Provider: b.Provider, Region: b.Region, MultiAZ: b.MultiAZ, Plan: b.Plan, Version: b.Version, Parameters: b.Parameters,
+		Billing: instance.Billing{Model: b.BillingModel, Marketplace: b.Marketplace, Account: b.BillingAccount}, Cluster: b.Cluster,
 	})
 	return o.accept(ctx, made, err)
 }
@@ -82,7 +93,24 @@ func (o *own) updateInstance(ctx context.Context, in *updateInput) (*accepted, e
 	}
 	b := in.Body
 	made, err := o.Instances.Update(ctx, off.Metadata.Name, in.ID, instance.Update{
-		Owner: b.Owner, Version: b.Version, Suspended: b.Suspended, Parameters: b.Parameters,
+		Owner: b.Owner, Version: b.Version, Versions: b.Versions, Suspended: b.Suspended, Parameters: b.Parameters,
+	})
+	return o.accept(ctx, made, err)
+}
+
+func (o *own) promoteInstance(ctx context.Context, in *promoteInput) (*accepted, error) {
+	off, err := o.sold(in.Resource)
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.BillingModel == "" {
+		return nil, fault.New(fault.Invalid, "billing_model is needed: the one to move to").Because("billing")
+	}
+	if !plainName(in.ID) {
+		return nil, fault.New(fault.NotFound, "an id is short, plain text")
+	}
+	made, err := o.Instances.Promote(ctx, off.Metadata.Name, in.ID, instance.Billing{
+		Model: in.Body.BillingModel, Marketplace: in.Body.Marketplace, Account: in.Body.BillingAccount,
 	})
 	return o.accept(ctx, made, err)
 }

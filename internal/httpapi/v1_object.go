@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
@@ -147,7 +148,7 @@ func wire(o *ledger.Object, names map[string]string, who access.Principal) v1.Ob
 	out := v1.Object{
 		Kind: o.Kind, ID: o.ID, Org: o.Org, Owner: o.Owner, Name: o.Name, Phase: o.Phase, Parent: o.Parent,
 		Labels: o.Labels, Fields: maps.Clone(o.Fields), Generation: o.Generation, Version: o.Version,
-		Spec: o.Spec, Status: o.Status, Created: o.Created, Updated: o.Updated,
+		Spec: sealedOff(o.Spec, sealed[o.Kind].spec), Status: sealedOff(o.Status, sealed[o.Kind].status), Created: o.Created, Updated: o.Updated,
 	}
 	if !o.Deleted.IsZero() {
 		t := o.Deleted
@@ -162,7 +163,7 @@ func wire(o *ledger.Object, names map[string]string, who access.Principal) v1.Ob
 	switch {
 	case who.Admin:
 	case o.Kind == instance.Kind.Name:
-		out.Status = without(o.Status, plumbing[o.Kind])
+		out.Status = without(out.Status, plumbing[o.Kind])
 	case o.Kind == offering.Kind.Name:
 		out.Spec, out.Status = publicDocument(o.Spec), nil
 	case o.Kind == policy.KindTerms.Name:
@@ -178,6 +179,21 @@ var plumbing = map[string][]string{
 	offering.Kind.Name: {"desired", "hooks"},
 	// Where the operator's files are.
 	policy.KindTerms.Name: {"source", "digest", "said"},
+}
+
+// sealed is what nobody is shown, not even operators: where secrets and hashes
+// are kept, and what logins are counted by.
+var sealed = map[string]struct{ spec, status []string }{
+	access.KindUser.Name: {spec: []string{"password", "epoch"}},
+	account.Kind.Name:    {spec: []string{"secret", "next"}},
+	instance.Kind.Name:   {status: []string{"secret"}},
+}
+
+func sealedOff(doc json.RawMessage, members []string) json.RawMessage {
+	if len(members) == 0 || len(doc) == 0 {
+		return doc
+	}
+	return without(doc, members)
 }
 
 // without returns a JSON object without some members, none of it if it cannot

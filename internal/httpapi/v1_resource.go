@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
@@ -30,6 +31,8 @@ var (
 	readVerbs  = []string{"get", "list", "history", "watch"}
 	applyVerbs = []string{"apply", "delete", "get", "history", "list", "watch"}
 	orderVerbs = []string{"create", "delete", "get", "history", "list", "update", "watch"}
+	// Of whoever logs in: a reset is a new password or secret.
+	personVerbs = []string{"create", "delete", "get", "history", "list", "reset", "watch"}
 )
 
 // fixed are the resources that are there without any offering.
@@ -44,6 +47,8 @@ var fixed = []resource{
 	{v1.Resource{Name: "accesslists", Singular: "accesslist", Kind: "accesslist", Verbs: applyVerbs}, policy.KindAccessList},
 	{v1.Resource{Name: "terms", Singular: "terms", Kind: "terms", Verbs: append([]string{"accept"}, applyVerbs...)}, policy.KindTerms},
 	{v1.Resource{Name: "acceptances", Singular: "acceptance", Kind: "acceptance", Verbs: readVerbs}, policy.KindAcceptance},
+	{v1.Resource{Name: "users", Singular: "user", Kind: "user", Verbs: personVerbs}, access.KindUser},
+	{v1.Resource{Name: "serviceaccounts", Singular: "serviceaccount", Kind: "serviceaccount", Verbs: personVerbs}, account.Kind},
 }
 
 // forAll are the kinds that every user may look at.
@@ -51,12 +56,17 @@ func forAll(kind string) bool { return kind == offering.Kind.Name || kind == pol
 
 // resources lists what there is: the kinds, and every offering's instances.
 func (s *server) resources() []resource {
-	out := slices.Clone(fixed)
+	out := slices.DeleteFunc(slices.Clone(fixed), func(r resource) bool {
+		return r.Kind == access.KindUser.Name && s.Users == nil || r.Kind == account.Kind.Name && s.Accounts == nil
+	})
 	for _, off := range s.Offerings.List() {
-		n := off.Spec.Names
+		n, verbs := off.Spec.Names, orderVerbs
+		if slices.ContainsFunc(off.Spec.Billing, func(m offering.BillingModel) bool { return len(m.Promotable) > 0 }) {
+			verbs = append(slices.Clone(verbs), "promote")
+		}
 		out = append(out, resource{v1.Resource{
 			Name: n.Plural, Singular: n.Singular, Kind: instance.Kind.Name, Offering: off.Metadata.Name,
-			API: offeringBase(off.Spec), Verbs: orderVerbs,
+			API: offeringBase(off.Spec), Verbs: verbs,
 		}, instance.Kind})
 	}
 	return out
@@ -88,11 +98,13 @@ func visible(who access.Principal, o *ledger.Object) bool {
 	switch o.Kind {
 	case instance.Kind.Name, operation.Kind.Name:
 		return who.Sees(o.Org, o.Owner)
+	case account.Kind.Name:
+		return o.Fields["use"] == tenantUse && who.Sees(o.Org, o.Owner)
 	case offering.Kind.Name, policy.KindTerms.Name:
 		return who.Admin || who.User != "" || who.Cluster != ""
 	case policy.KindAcceptance.Name:
 		return who.Admin || who.User != "" && who.User == o.Owner && who.Org == o.Org
-	case cluster.Kind.Name, operation.AuditKind.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name:
+	case cluster.Kind.Name, operation.AuditKind.Name, access.KindUser.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name:
 		return who.Admin
 	}
 	return false
@@ -102,12 +114,15 @@ func visible(who access.Principal, o *ledger.Object) bool {
 func (r resource) scope(who access.Principal) (map[string]any, error) {
 	scope := map[string]any{}
 	switch r.Kind {
-	case instance.Kind.Name, operation.Kind.Name:
+	case instance.Kind.Name, operation.Kind.Name, account.Kind.Name:
 		if who.Cluster != "" && !who.Admin {
 			return nil, fault.New(fault.Denied, "an agent sees its cluster's desired state and nothing else")
 		}
 		for k, v := range who.Scope() {
 			scope[k] = v
+		}
+		if r.Kind == account.Kind.Name {
+			scope["use"] = tenantUse
 		}
 	case policy.KindAcceptance.Name:
 		if who.Cluster != "" && !who.Admin {
@@ -116,7 +131,7 @@ func (r resource) scope(who access.Principal) (map[string]any, error) {
 		if !who.Admin {
 			scope["org"], scope["owner"] = who.Org, who.User
 		}
-	case cluster.Kind.Name, operation.AuditKind.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name:
+	case cluster.Kind.Name, operation.AuditKind.Name, access.KindUser.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name:
 		if !who.Admin {
 			return nil, fault.New(fault.Denied, "only an operator may see %s", r.Name)
 		}
@@ -189,6 +204,8 @@ func (o *own) routesResource() {
 		Summary: "Every change of an object: when, who, why, and its whole state then",
 	}, o.history)
 	o.routesPolicy()
+	o.routesUser()
+	o.routesServiceAccount()
 }
 
 func (o *own) list(ctx context.Context, in *listInput) (*body[v1.List], error) {

@@ -26,7 +26,7 @@ func TestResources(t *testing.T) {
 		names[r.Name] = r.Kind + " " + r.Offering
 	}
 	want := map[string]string{"instances": "instance ", "offerings": "offering ", "clusters": "cluster ", "operations": "operation ", "dinosaurs": "instance dinosaur",
-		"quotas": "quota ", "denylists": "denylist ", "accesslists": "accesslist ", "terms": "terms ", "acceptances": "acceptance ", "audits": "audit "}
+		"quotas": "quota ", "denylists": "denylist ", "accesslists": "accesslist ", "terms": "terms ", "acceptances": "acceptance ", "audits": "audit ", "users": "user ", "serviceaccounts": "serviceaccount "}
 	if d := cmp.Diff(want, names); d != "" {
 		t.Error(d)
 	}

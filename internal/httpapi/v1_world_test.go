@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/httpapi"
@@ -27,6 +28,7 @@ import (
 	"github.com/droverhq/drover/internal/operation"
 	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/sqlledger"
+	"github.com/droverhq/drover/internal/sso"
 	"github.com/droverhq/drover/offerings"
 )
 
@@ -88,6 +90,7 @@ type world struct {
 	instances *instance.Service
 	clusters  *cluster.Service
 	policies  *policy.Service
+	idp       *idp
 	server    *httptest.Server
 	log       *bytes.Buffer
 	logMu     sync.Mutex
@@ -127,7 +130,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	l, err := sqlledger.Open(t.Context(), sqlledger.Config{
 		URL:   filepath.Join(t.TempDir(), "ledger.db"),
-		Kinds: append(policy.Kinds(), instance.Kind, cluster.Kind, operation.Kind, operation.AuditKind, offering.Kind, access.SigningKey),
+		Kinds: append(policy.Kinds(), instance.Kind, cluster.Kind, operation.Kind, operation.AuditKind, offering.Kind, access.SigningKey, access.KindUser, account.Kind),
 		Key:   bytes.Repeat([]byte{7}, ledger.KeySize),
 	})
 	if err != nil {
@@ -138,6 +141,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{
 		T: t, ledger: l, gate: &gate{revoked: map[string]bool{}}, away: &atomic.Bool{}, offerings: registry,
 		instances: instance.NewService(instance.Config{Store: l, Offerings: registry}), clusters: cluster.NewService(l), policies: policy.NewService(policy.Config{Store: l}), log: &bytes.Buffer{}, written: make(chan struct{}, 1),
+		idp: &idp{clients: map[string]sso.Client{}},
 	}
 	data, err := offerings.FS.ReadFile("dinosaur.yaml")
 	if err != nil {
@@ -157,6 +161,8 @@ func newWorld(t *testing.T) *world {
 	running.Go(func() { _ = feed.Run(ctx) })
 	handler, err := httpapi.New(httpapi.Config{
 		Ledger: store, Feed: feed, Offerings: registry, OfferingWriter: shelf, PolicyWriter: w.policies, Instances: w.instances, Clusters: w.clusters,
+		Users: access.NewUsers(l), Accounts: account.NewService(account.Config{Store: l, Provider: w.idp}),
+		SSO:        func() httpapi.SSO { return httpapi.SSO(w.idp.Endpoints()) },
 		SlowReader: 200 * time.Millisecond, Heartbeat: 100 * time.Millisecond, Authenticator: w.gate, Issuer: issuer, Log: slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
