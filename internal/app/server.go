@@ -46,6 +46,7 @@ type Server struct {
 	users    *access.Users
 	outside  outside
 	calls    resilience.Observer
+	metrics  *prometheus.Registry
 	loop     *reconcile.Loop
 	handler  http.Handler
 	ending   context.Context // of streams: they would keep the end waiting
@@ -85,6 +86,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	registry := prometheus.NewRegistry()
+	s.metrics = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	commits := newLedgerMetrics(registry, s.log, s.cfg.Observer)
 	s.ledger, err = sqlledger.Open(ctx, sqlledger.Config{URL: s.cfg.Database, Kinds: Kinds(), Key: key, Observer: commits})
@@ -123,7 +125,8 @@ func (s *Server) open(ctx context.Context) error {
 		reconcilers[kind] = &policy.Reconciler{Store: s.ledger, Tenants: instances}
 	}
 	s.loop = reconcile.New(reconcile.Config{
-		Ledger: s.ledger, Workers: s.cfg.Workers, Lease: s.cfg.Lease, Logger: s.log,
+		Ledger:  fleetLedger{s.ledger, newFleetMetrics(registry, s.ledger)},
+		Workers: s.cfg.Workers, Lease: s.cfg.Lease, Logger: s.log,
 		Observer: newLoopMetrics(registry, s.ledger), Reconcilers: reconcilers,
 	})
 	var people httpapi.Users // of the server's own identity provider alone

@@ -1,0 +1,27 @@
+package app
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{(.*)\}`)
+
+// Described lists every metric that the server can export, with its labels:
+// scrapes show only those that have a value yet.
+func (s *Server) Described() map[string][]string {
+	descs := make(chan *prometheus.Desc, 1000)
+	s.metrics.Describe(descs)
+	close(descs)
+	out := map[string][]string{}
+	for d := range descs {
+		m := described.FindStringSubmatch(d.String())
+		out[m[1]] = nil
+		if m[2] != "" {
+			out[m[1]] = strings.Split(m[2], ",")
+		}
+	}
+	return out
+}
