@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{(.*)\}`)
+var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 
 // Described lists every metric that the server can export, with its labels:
 // scrapes show only those that have a value yet.
