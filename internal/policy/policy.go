@@ -45,6 +45,9 @@ type Status struct {
 	// yet to be told of the change; Everybody: all that the spec names.
 	Pending   []string `json:"pending,omitempty"`
 	Everybody bool     `json:"everybody,omitempty"`
+	// Told: once already. They are told again when every replica knows of the
+	// change: one that did not may have run them meanwhile.
+	Told bool `json:"told,omitempty"`
 }
 
 // Quota is what an organisation or a single account may have: one document each.

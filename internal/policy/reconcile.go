@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/reconcile"
@@ -28,8 +29,12 @@ type Reconciler struct {
 	Tenants Tenants // nil: nobody has anything
 }
 
-// Reconcile wakes all that is pending, then writes that it did. It may stop and
-// start again anywhere: to be woken twice does no harm.
+// newsWithin is how long a replica may take to follow a change.
+const newsWithin = 5 * time.Second
+
+// Reconcile wakes all that is pending, at once and again when every replica
+// knows why, then writes that it did. It may stop and start again anywhere: to
+// be woken twice does no harm.
 func (r *Reconciler) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.Result, error) {
 	o, err := r.Store.Get(ctx, task.Ref)
 	if err != nil {
@@ -56,14 +61,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, task reconcile.Task) (reconc
 			return reconcile.Result{}, fmt.Errorf("cannot tell the instances of %s: %w", holder, err)
 		}
 	}
-	status.Pending, status.Everybody = nil, false
+	if status.Told = !status.Told; !status.Told {
+		status.Pending, status.Everybody = nil, false
+	}
 	expect := o.Version
 	if o.Status, err = encode(status); err != nil {
 		return reconcile.Result{}, reconcile.Terminal(err)
 	}
-	return reconcile.Done(ledger.Set{
-		Actor: "system", Cause: cause, Puts: []ledger.Put{{Object: o, Expect: expect, Op: "told"}},
-	}), nil
+	set := ledger.Set{Actor: "system", Cause: cause, Puts: []ledger.Put{{Object: o, Expect: expect, Op: "told"}}}
+	if status.Told {
+		return reconcile.Wait(set, newsWithin, "until every replica knows"), nil
+	}
+	return reconcile.Done(set), nil
 }
 
 // wakesAtOnce bounds one commit.
@@ -112,6 +121,9 @@ func woken(value any) []string {
 	return nil
 }
 
+// maxPending bounds what is listed: it is kept beside the spec.
+const maxPending = 500
+
 // pending is whom a new version is to be told to: those whom it is about more
 // than the one before, and those who were not told of that yet. All of them are
 // not listed again: the spec does.
@@ -147,7 +159,7 @@ func pending(before ledger.Object, old Status, value any) (holders []string, eve
 			holders = append(holders, h)
 		}
 	}
-	if len(holders) == len(about) {
+	if len(holders) == len(about) || len(holders) > maxPending {
 		return nil, true
 	}
 	return holders, false

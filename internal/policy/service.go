@@ -172,6 +172,7 @@ func (s *Service) put(before ledger.Object, status Status, d *Document, source s
 	}
 	sum := digest(d)
 	status.Pending, status.Everybody = pending(before, status, d.value)
+	status.Told = false
 	status.Source, status.Digest, status.Message = source, sum, inShort(d.value)
 	if strings.HasPrefix(source, onDisk) {
 		said := map[string]string{source: sum}
@@ -271,7 +272,9 @@ func (s *Service) Delete(ctx context.Context, kind, name string) (ledger.Object,
 	var status Status
 	_ = json.Unmarshal(o.Status, &status) // an unreadable status says nothing
 	was := decode(o)
-	status.Pending, status.Everybody = nil, kind == KindQuota.Name
+	if status.Everybody, status.Told = kind == KindQuota.Name, false; !status.Everybody {
+		status.Pending = nil // nobody loses anything
+	}
 	if o.Status, err = encode(status); err != nil {
 		return ledger.Object{}, fmt.Errorf("cannot encode the status: %w", err)
 	}

@@ -319,6 +319,7 @@ func TestChangesAreTold(t *testing.T) {
 	store := open(t)
 	s := policy.NewService(policy.Config{Store: store})
 	r := &policy.Reconciler{Store: store, Tenants: tenants{"mallory": 1200, "trudy": 2, "acme": 3, "umbrella": 4}}
+	var later []ledger.Ref
 	woken := func() map[string]int {
 		t.Helper()
 		out := map[string]int{}
@@ -332,6 +333,7 @@ func TestChangesAreTold(t *testing.T) {
 			}
 			for _, w := range claimed.Work {
 				write := ledger.Set{Actor: "system", Cause: "schedule:test"}
+				finish := ledger.Finish{Dirty: w.Dirty}
 				if w.Kind == "instance" {
 					owner, _, _ := strings.Cut(w.ID, "-")
 					out[owner]++
@@ -343,8 +345,11 @@ func TestChangesAreTold(t *testing.T) {
 					if write.Puts = result.Write.Puts; len(write.Puts) > 0 {
 						write.Actor, write.Cause = result.Write.Actor, result.Write.Cause
 					}
+					if finish.Next, finish.After = result.Next, time.Hour; result.Next {
+						later = append(later, w.Ref)
+					}
 				}
-				write.Lease, write.Finish = &w.Lease, &ledger.Finish{Dirty: w.Dirty}
+				write.Lease, write.Finish = &w.Lease, &finish
 				if _, err := store.Commit(t.Context(), write); err != nil {
 					t.Fatal(err)
 				}
@@ -355,6 +360,20 @@ func TestChangesAreTold(t *testing.T) {
 		t.Helper()
 		if got := woken(); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: woke %v, want %v", reason, got, want)
+		}
+		// A replica that had not heard of the change may have run them.
+		for _, ref := range later {
+			result, err := r.Reconcile(t.Context(), reconcile.Task{Ref: ref})
+			if err != nil || result.Next {
+				t.Fatalf("%s: told again: %+v, %v", reason, result, err)
+			}
+			if _, err := store.Commit(t.Context(), result.Write); err != nil {
+				t.Fatal(err)
+			}
+		}
+		later = nil
+		if got := woken(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: woke %v when every replica knew, want %v", reason, got, want)
 		}
 	}
 	apply(t, s, doc("DenyList", "a", "{users: [mallory]}"))
@@ -380,25 +399,65 @@ func TestChangesAreTold(t *testing.T) {
 	}
 }
 
+// tell tells everybody whom a policy is about.
+func tell(t *testing.T, store *sqlledger.Ledger, ref ledger.Ref) {
+	t.Helper()
+	r := &policy.Reconciler{Store: store}
+	for next := true; next; {
+		result, err := r.Reconcile(t.Context(), reconcile.Task{Ref: ref})
+		if err == nil {
+			_, err = store.Commit(t.Context(), result.Write)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		next = result.Next
+	}
+}
+
 // A version that comes before the last one was told loses nobody.
 func TestChangesBeforeTheyAreTold(t *testing.T) {
 	store := open(t)
 	s := policy.NewService(policy.Config{Store: store})
 	apply(t, s, doc("DenyList", "a", "{users: [a, b]}"))
-	r := &policy.Reconciler{Store: store}
-	ref := ledger.Ref{Kind: "denylist", ID: "a"}
-	result, err := r.Reconcile(t.Context(), reconcile.Task{Ref: ref})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.Commit(t.Context(), result.Write); err != nil {
-		t.Fatal(err)
-	}
+	tell(t, store, ledger.Ref{Kind: "denylist", ID: "a"})
 	apply(t, s, doc("DenyList", "a", "{users: [a, b, c]}"))
 	apply(t, s, doc("DenyList", "a", "{users: [a, b, c, d]}"))
 	o, _ := s.Get(t.Context(), "denylist", "a")
 	var status policy.Status
 	if err := json.Unmarshal(o.Status, &status); err != nil || !slices.Equal(status.Pending, []string{"owner/c", "owner/d"}) {
 		t.Errorf("pending %v, %v", status.Pending, err)
+	}
+}
+
+// What is told names no more people than the list itself does: both are kept in
+// one object.
+func TestALongListCanGrow(t *testing.T) {
+	store := open(t)
+	s := policy.NewService(policy.Config{Store: store})
+	names := func(n int) string {
+		out := make([]string, n)
+		for i := range out {
+			out[i] = fmt.Sprintf("somebody-%08d", i)
+		}
+		return "{users: [" + strings.Join(out, ", ") + "]}"
+	}
+	apply(t, s, doc("DenyList", "a", names(1)))
+	tell(t, store, ledger.Ref{Kind: "denylist", ID: "a"})
+	apply(t, s, doc("DenyList", "a", names(10_000)))
+	if !s.Denied("somebody-00009999") {
+		t.Error("the last one is not denied")
+	}
+}
+
+// A quota that is taken away before those who had it were told forgets nobody.
+func TestAQuotaThatMovedAndWent(t *testing.T) {
+	s := policy.NewService(policy.Config{Store: open(t)})
+	apply(t, s, doc("Quota", "q", "{organisation: acme, anyUser: true}"))
+	apply(t, s, doc("Quota", "q", "{organisation: umbrella, anyUser: true}"))
+	o, err := s.Delete(t.Context(), "quota", "q")
+	var status policy.Status
+	if err != nil || json.Unmarshal(o.Status, &status) != nil || !status.Everybody || !slices.Equal(status.Pending, []string{"org/acme"}) {
+		t.Errorf("to be told: %+v, %v", status, err)
 	}
 }
