@@ -31,6 +31,9 @@ const (
 type Config struct {
 	Server string // URL; without a scheme: http for loopback, https for all else
 	Token  string // bearer token; empty: anonymous
+	// Bearer returns the token for each request, in place of Token: one that is
+	// short-lived is renewed by it. Default: Token.
+	Bearer func(ctx context.Context) (string, error)
 	// HTTPClient default: connects within 10 s, follows no redirects (a token
 	// must not travel to another host).
 	HTTPClient *http.Client
@@ -162,8 +165,14 @@ func (c *Client) request(ctx context.Context, r call) (*http.Request, error) {
 	}
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", c.cfg.UserAgent)
-	if c.cfg.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
+	token := c.cfg.Token
+	if c.cfg.Bearer != nil {
+		if token, err = c.cfg.Bearer(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	return req, nil
 }

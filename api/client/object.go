@@ -79,6 +79,36 @@ func (c *Client) Update(ctx context.Context, resource, idOrName string, body any
 	return out, err
 }
 
+// Promote moves an instance to another billing model while it runs.
+func (c *Client) Promote(ctx context.Context, resource, idOrName string, to v1.Promote) (v1.Object, error) {
+	var out v1.Object
+	err := c.do(ctx, call{method: http.MethodPost, path: []string{resource, idOrName, "promote"}, body: to}, &out)
+	return out, err
+}
+
+// CreateServiceAccount makes an account for a program. The answer has its
+// secret; nothing shows it again.
+func (c *Client) CreateServiceAccount(ctx context.Context, r v1.CreateServiceAccount) (v1.ServiceAccount, error) {
+	var out v1.ServiceAccount
+	err := c.do(ctx, call{method: http.MethodPost, path: []string{"serviceaccounts"}, body: r}, &out)
+	return out, err
+}
+
+// ResetServiceAccount gives a service account another secret.
+func (c *Client) ResetServiceAccount(ctx context.Context, idOrName string) (v1.ServiceAccount, error) {
+	var out v1.ServiceAccount
+	err := c.do(ctx, call{method: http.MethodPost, path: []string{"serviceaccounts", idOrName, "reset"}}, &out)
+	return out, err
+}
+
+// SetPassword gives a user of the server's own identity provider another
+// password, which ends their logins.
+func (c *Client) SetPassword(ctx context.Context, idOrName, password string) (v1.Object, error) {
+	var out v1.Object
+	err := c.do(ctx, call{method: http.MethodPut, path: []string{"users", idOrName, "password"}, body: v1.SetPassword{Password: password}}, &out)
+	return out, err
+}
+
 // Delete asks for a deletion, and returns the object as it is on its way out.
 func (c *Client) Delete(ctx context.Context, resource, idOrName string) (v1.Object, error) {
 	var out v1.Object

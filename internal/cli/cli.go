@@ -107,10 +107,11 @@ Settings come from flags, then DROVER_* variables, then --config FILE, then defa
 		&cobra.Group{ID: "self", Title: "This tool:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		"run":  {c.upCommand(), c.serverCommand(), c.agentCommand()},
-		"verb": {c.applyCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand()},
+		"run": {c.upCommand(), c.serverCommand(), c.agentCommand()},
+		"verb": {c.applyCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand(),
+			c.promoteCommand(), c.suspendCommand(), c.resumeCommand(), c.upgradeCommand(), c.resetCommand()},
 		"look": {c.eventsCommand(), c.tokenCommand(), c.ledgerCommand()},
-		"self": {c.configCommand(), c.versionCommand()},
+		"self": {c.loginCommand(), c.logoutCommand(), c.configCommand(), c.versionCommand()},
 	} {
 		for _, cmd := range commands {
 			cmd.GroupID = group

@@ -148,7 +148,7 @@ func (c *CLI) setContext() *cobra.Command {
 				item.Server = v.text("server")
 			}
 			if changed("token") {
-				item.Token, item.TokenFile = v.text("token"), ""
+				item = contextItem{Server: item.Server, Token: v.text("token")}
 			}
 			if changed("token-file") {
 				// The file is found from whatever directory later commands run in.
@@ -156,7 +156,7 @@ func (c *CLI) setContext() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("cannot find the token file: %w", err)
 				}
-				item.Token, item.TokenFile = "", path
+				item = contextItem{Server: item.Server, TokenFile: path}
 			}
 			if item.Server == "" {
 				return usagef("context %s needs a --server", quoted(args[0]))

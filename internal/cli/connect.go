@@ -22,6 +22,7 @@ const defaultServer = "http://127.0.0.1:8000"
 type connection struct {
 	server, serverSource string
 	token, tokenSource   string
+	login                string // context whose login the token is of, if it is
 	routes               string // address of a local data plane's proxy, if known
 }
 
@@ -80,7 +81,7 @@ func (c *CLI) connection(v values) (connection, error) {
 			out.routes = r.routes
 		}
 		if out.token == "" && (r.token != "" || r.tokenFile != "") {
-			out.token, out.tokenSource = r.token, r.source
+			out.token, out.tokenSource, out.login = r.token, r.source, r.login
 			if out.token == "" {
 				if out.token, err = readToken(r.tokenFile); err != nil {
 					return out, fmt.Errorf("cannot read the token that %s names: %w", r.source, err)
@@ -95,16 +96,24 @@ func (c *CLI) connection(v values) (connection, error) {
 		if out.token, err = readToken(file); err != nil {
 			return out, &usageError{text: fmt.Sprintf("%s: cannot read %s: %v", v["token-file"].source, file, err), quiet: true}
 		}
-		out.tokenSource = v["token-file"].source
+		out.tokenSource, out.login = v["token-file"].source, ""
 	}
 	if token := v["token"]; token.text != "" && token.given >= v["token-file"].given {
-		out.token, out.tokenSource = token.text, token.source
+		out.token, out.tokenSource, out.login = token.text, token.source, ""
 	}
 	return out, nil
 }
 
 // kept is one place that remembers a server.
-type kept struct{ server, token, tokenFile, routes, source string }
+type kept struct{ server, token, tokenFile, routes, source, login string }
+
+func (i contextItem) kept(name string) kept {
+	k := kept{server: i.Server, token: i.Token, tokenFile: i.TokenFile, source: "context " + name}
+	if i.RefreshToken != "" {
+		k.login = name
+	}
+	return k
+}
 
 // remembered lists the places in the order in which they count.
 func (c *CLI) remembered(v values) ([]kept, error) {
@@ -118,13 +127,13 @@ func (c *CLI) remembered(v values) ([]kept, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		return nil, err
 	}
-	nearby := kept{here.Server, "", here.TokenFile, here.Routes, "local.json in " + dir.text}
+	nearby := kept{server: here.Server, tokenFile: here.TokenFile, routes: here.Routes, source: "local.json in " + dir.text}
 	if name := v.text("context"); name != "" {
 		item, err := file.get(name)
 		if err != nil {
 			return nil, err
 		}
-		return append(out, kept{item.Server, item.Token, item.TokenFile, "", "context " + name}), nil
+		return append(out, item.kept(name)), nil
 	}
 	if dir.given > 0 {
 		out = append(out, nearby)
@@ -134,7 +143,7 @@ func (c *CLI) remembered(v values) ([]kept, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, kept{item.Server, item.Token, item.TokenFile, "", "context " + file.Current})
+		out = append(out, item.kept(file.Current))
 	}
 	return append(out, nearby), nil
 }
@@ -172,7 +181,15 @@ func (c *CLI) connect(cmd *cobra.Command) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := client.New(client.Config{Server: at.server, Token: at.token, UserAgent: "drover/" + c.cfg.Version})
+	config := client.Config{Server: at.server, Token: at.token, UserAgent: "drover/" + c.cfg.Version}
+	if at.login != "" {
+		file, err := c.loadContexts()
+		if err != nil {
+			return nil, err
+		}
+		config.Bearer = c.bearer(at.login, file.Contexts[at.login])
+	}
+	api, err := client.New(config)
 	if err != nil {
 		return nil, &usageError{text: at.serverSource + ": " + err.Error(), quiet: true}
 	}

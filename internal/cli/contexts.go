@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,27 @@ type contextItem struct {
 	Server    string `yaml:"server"`
 	Token     string `yaml:"token,omitempty"`
 	TokenFile string `yaml:"token-file,omitempty"`
+
+	// Of a login, see `drover login`: when the token ends, and what renews it.
+	Expires      string `yaml:"expires,omitempty"` // RFC 3339
+	RefreshToken string `yaml:"refresh-token,omitempty"`
+	ClientID     string `yaml:"client-id,omitempty"`
+	TokenURL     string `yaml:"token-url,omitempty"`
+	LogoutURL    string `yaml:"logout-url,omitempty"`
+}
+
+// nameFor is the context of a server: the current one if it is for that server,
+// another that is, or one of the server's own name.
+func (f *contexts) nameFor(server string) string {
+	for _, name := range append([]string{f.Current}, f.names()...) {
+		if item, ok := f.Contexts[name]; ok && sameServer(item.Server, server) {
+			return name
+		}
+	}
+	if u, err := url.Parse(server); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return server
 }
 
 // contextsPath is $XDG_CONFIG_HOME/drover/contexts.yaml, or where the system

@@ -129,6 +129,7 @@ func (c *CLI) createCommand() *cobra.Command {
 		Example: `  drover create dinosaur rex --wait
   drover create dinosaur rex --param species=Triceratops --region local --plan standard.x1
   drover create dinosaur -f rex.yaml          # name: rex, region: local, parameters: {...}
+  drover create kafka orders --plan standard.x1 --billing-model eval --provider aws --region us-east-1
   drover create offering -f dinosaur.yaml     # the same as drover apply -f`,
 		Args:              arguments(1, 2),
 		ValidArgsFunction: c.complete(1),
@@ -172,7 +173,16 @@ func (c *CLI) createCommand() *cobra.Command {
 		"region":   {"region", "region [the provider's first]"},
 		"plan":     {"plan", "plan, TYPE.SIZE [the offering's first]"},
 		"version":  {"version", "version [the offering's newest]"},
+
+		"billing-model":   {"billing_model", "how it is paid for [what you have quota for]"},
+		"marketplace":     {"marketplace", "marketplace that bills it"},
+		"billing-account": {"billing_cloud_account_id", "`id` of your account at the marketplace"},
+		"cluster":         {"cluster_id", "`id` of a cluster of your own [the fleet's]"},
 	})
+	c.completeValues(cmd, map[string]func(sold) []string{
+		"provider": sold.providers, "region": sold.regions, "plan": sold.plans, "billing-model": sold.models, "marketplace": sold.marketplaces, "version": sold.versions,
+	})
+	cmd.AddCommand(c.createUser(), c.createServiceAccount())
 	w.register(cmd, "ready")
 	outputFlag(cmd, "text", "json", "yaml", "name")
 	return cmd

@@ -91,7 +91,7 @@ func (s *session) story(ctx context.Context, r v1.Resource, name, at string) (v1
 func (c *CLI) describe(s *session, r v1.Resource, o v1.Object, history []v1.Change) error {
 	line := func(name, value string) {
 		if value != "" {
-			c.printf("%-12s%s\n", name+":", value)
+			c.printf("%-11s %s\n", name+":", value)
 		}
 	}
 	safe := func(text string) string { return clean(text, false) }
@@ -102,8 +102,15 @@ func (c *CLI) describe(s *session, r v1.Resource, o v1.Object, history []v1.Chan
 	line(capital(r.Singular), safe(label(o)))
 	line("Id", safe(o.ID))
 	line("Phase", phase)
-	line("Why", safe(why(o)))
+	reason, message := statusOf(o)
+	line("Why", safe(reason))
+	line("Waits for", safe(strings.TrimPrefix(message, "waiting for ")))
 	line("Host", safe(s.link(fieldText(o.Fields["host"]))))
+	if r.Kind == "instance" {
+		for _, fact := range instanceFacts(o, c.now()) {
+			line(fact[0], safe(fact[1]))
+		}
+	}
 	line("Owner", safe(o.Owner))
 	line("Org", safe(o.Org))
 	line("Created", o.Created.Local().Format(time.RFC3339)+" ("+age(c.now().Sub(o.Created))+" ago)")

@@ -33,12 +33,18 @@ type notFoundError struct{ text string }
 
 func (e *notFoundError) Error() string { return e.text }
 
+// deniedError is a login that has ended: exit code 4.
+type deniedError struct{ text string }
+
+func (e *deniedError) Error() string { return e.text }
+
 var errInterrupted = errors.New("interrupted")
 
 func exitCode(err error) int {
 	var usage *usageError
 	var timeout *timeoutError
 	var missing *notFoundError
+	var denied *deniedError
 	switch {
 	case err == nil:
 		return 0
@@ -50,6 +56,8 @@ func exitCode(err error) int {
 		return 130
 	case errors.As(err, &missing):
 		return 3
+	case errors.As(err, &denied):
+		return 4
 	}
 	switch client.Status(err) {
 	case http.StatusNotFound, http.StatusGone:
@@ -77,7 +85,7 @@ func explain(err error) string {
 	}
 	switch client.Status(err) {
 	case http.StatusUnauthorized:
-		return text + "\nGive a token with --token or DROVER_TOKEN; beside a local `drover up`, --data-dir finds its token. An admin makes one with `drover token --user NAME --org ORG`."
+		return text + "\nLog in with `drover login`, or give a token with --token or DROVER_TOKEN; beside a local `drover up`, --data-dir finds its token. An admin makes one with `drover token --user NAME --org ORG`."
 	case http.StatusServiceUnavailable:
 		return text + "\nIts /readyz says what is missing. Look what is there, then try again: a request that was cut off may have been written."
 	case http.StatusTooManyRequests:

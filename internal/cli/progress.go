@@ -21,6 +21,8 @@ type goal struct {
 	// generation is the intent that the data plane must have applied, where the
 	// object tells: a changed instance stays ready while it is being changed.
 	generation int64
+	// judge decides in place of the phase; nil: the phase does.
+	judge func(v1.Object) (done bool, err error)
 }
 
 // leaving are the phases on the way out, from which no other is reached again.
@@ -32,6 +34,8 @@ func (g goal) met(o v1.Object) (done bool, err error) {
 	switch {
 	case strings.EqualFold(g.word, "deleted"):
 		return gone, nil
+	case g.judge != nil && !gone && !slices.Contains(leaving, o.Phase):
+		return g.judge(o)
 	case strings.EqualFold(o.Phase, g.word) && !gone:
 		return g.generation == 0 || applied(o, g.generation), nil
 	case gone:
@@ -129,8 +133,12 @@ func (c *CLI) late(ctx context.Context, err error, w waiting, last v1.Object) er
 	if text := why(last); text != "" {
 		state += " (" + text + ")"
 	}
-	return &timeoutError{fmt.Sprintf("%s %s is not %s after %v: %s\nIt goes on without you; `drover wait %s %s --for %s` waits again",
-		w.resource.Singular, label(last), w.goal.word, w.timeout, state, w.resource.Singular, label(last), w.goal.word)}
+	again := fmt.Sprintf("`drover wait %s %s --for %s` waits again", w.resource.Singular, label(last), w.goal.word)
+	if w.goal.judge != nil {
+		again = fmt.Sprintf("`drover describe %s %s` tells how it goes", w.resource.Singular, label(last))
+	}
+	return &timeoutError{fmt.Sprintf("%s %s is not %s after %v: %s\nIt goes on without you; %s",
+		w.resource.Singular, label(last), w.goal.word, w.timeout, state, again)}
 }
 
 // lost tells that a stream is being resumed.
