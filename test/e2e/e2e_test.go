@@ -25,7 +25,9 @@ func TestMain(m *testing.M) {
 			os.Unsetenv(name)
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	endKeycloak()
+	os.Exit(code)
 }
 
 // phase of an instance, or what kept it from being read.

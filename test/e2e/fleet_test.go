@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -36,6 +38,7 @@ type fleet struct {
 	bind     *bind.Server // nil: hosts are published nowhere
 	keycloak *keycloak.Server
 	realm    string
+	owner    string        // whose clients are this fleet's
 	sso, dns *drover.Proxy // before keycloak and bind
 
 	turn    atomic.Int64
@@ -46,8 +49,8 @@ type fleet struct {
 // fleetConfig says what a fleet is made of; nothing: one process, no servers.
 type fleetConfig struct {
 	keycloak, bind bool
-	replicas       int               // on PostgreSQL; 0: one process with what it brings along
-	args           []string          // more flags
+	replicas       int                 // on PostgreSQL; 0: one process with what it brings along
+	args           []string            // more flags
 	file           func(string) string // changes the kafkas' offering
 }
 
@@ -67,12 +70,12 @@ func newFleet(t *testing.T, c fleetConfig) *fleet {
 	args := append([]string{"--oidc-issuers", f.people.URL, "--oidc-trust", "admins"}, c.args...)
 	if c.keycloak {
 		f.keycloak = keycloak.Running(t)
-		f.realm = f.keycloak.Realm(t)
+		f.realm, f.owner = realm(t, f.keycloak), "e2e-"+strings.ToLower(rand.Text())
 		f.sso = drover.HTTPProxy(t, f.keycloak.URL)
 		f.secret(f.keycloak.Password)
 		file := write(t, filepath.Join(dir, "keycloak.secret"), f.keycloak.Password)
 		args = append(args, "--sso", "keycloak", "--sso-options",
-			fmt.Sprintf("url=http://%s,public-url=%s,realm=%s,user=%s,login-realm=master,secret-file=%s", f.sso.Addr, f.keycloak.URL, f.realm, f.keycloak.User, file))
+			fmt.Sprintf("url=http://%s,public-url=%s,realm=%s,owner=%s,user=%s,login-realm=master,secret-file=%s", f.sso.Addr, f.keycloak.URL, f.realm, f.owner, f.keycloak.User, file))
 	}
 	if c.bind {
 		f.bind = bind.Start(t, zone)
@@ -207,14 +210,18 @@ type kafka struct {
 	Promotion                       string `json:"promotion_status"`
 	Expires                         string `json:"expires_at"`
 	Version                         string
-	MultiAZ                         bool `json:"multi_az"`
+	MultiAZ                         bool   `json:"multi_az"`
 	Admin                           string `json:"admin_api_server_url"`
 }
 
 // order orders a kafka that must be taken.
 func (f *fleet) order(t testing.TB, token string, body map[string]any) kafka {
 	t.Helper()
-	a := f.call(t, token, "POST", kafkaAPI+"/kafkas?async=true", body)
+	var a drover.Answer
+	drover.Until(t, "every replica to know the quota", func() bool { // they hear of it a moment later
+		a = f.call(t, token, "POST", kafkaAPI+"/kafkas?async=true", body)
+		return a.Error().ID != "42"
+	})
 	var k kafka
 	if a.Status != http.StatusAccepted || json.Unmarshal(a.Body, &k) != nil {
 		t.Fatalf("the order %v gets %d: %s", body, a.Status, a.Body)
@@ -291,22 +298,65 @@ func (f *fleet) records(t testing.TB) []string {
 	return f.bind.Records(t, zone)
 }
 
+// realm is the one that all fleets of the process share: making one takes
+// seconds. They are told apart by whose clients they are.
+func realm(t *testing.T, s *keycloak.Server) string {
+	t.Helper()
+	shared.Do(func() {
+		shared.name, shared.server = "e2e-"+strings.ToLower(rand.Text()), s
+		on := true
+		shared.err = asAdmin(context.Background(), s, func(ctx context.Context, c *gocloak.GoCloak, token string) error {
+			_, err := c.CreateRealm(ctx, token, gocloak.RealmRepresentation{Realm: &shared.name, Enabled: &on})
+			return err
+		})
+	})
+	if shared.err != nil {
+		t.Fatalf("cannot create a realm: %v", shared.err)
+	}
+	return shared.name
+}
+
+var shared struct {
+	sync.Once
+	name   string
+	server *keycloak.Server
+	err    error
+}
+
+// endKeycloak removes what the process has made there. TestMain calls it last.
+func endKeycloak() {
+	if os.Getenv("DROVER_TEST_KEYCLOAK") != "" && shared.server != nil {
+		_ = asAdmin(context.Background(), shared.server, func(ctx context.Context, c *gocloak.GoCloak, token string) error {
+			return c.DeleteRealm(ctx, token, shared.name)
+		})
+	}
+	keycloak.Stop()
+}
+
+func asAdmin(ctx context.Context, s *keycloak.Server, do func(context.Context, *gocloak.GoCloak, string) error) error {
+	c := gocloak.NewClient(s.URL)
+	token, err := c.LoginAdmin(ctx, s.User, s.Password, "master")
+	if err != nil {
+		return err
+	}
+	return do(ctx, c, token.AccessToken)
+}
+
 // clients of the realm that Drover has made, by id.
 func (f *fleet) clients(t testing.TB) map[string]string {
 	t.Helper()
-	admin := gocloak.NewClient(f.keycloak.URL)
-	token, err := admin.LoginAdmin(t.Context(), f.keycloak.User, f.keycloak.Password, "master")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var list []*gocloak.Client
 	most := 10_000
-	list, err := admin.GetClients(t.Context(), token.AccessToken, f.realm, gocloak.GetClientsParams{Max: &most})
+	err := asAdmin(context.Background(), f.keycloak, func(ctx context.Context, c *gocloak.GoCloak, token string) (err error) {
+		list, err = c.GetClients(ctx, token, f.realm, gocloak.GetClientsParams{Max: &most})
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := map[string]string{}
 	for _, c := range list {
-		if strings.HasPrefix(*c.ClientID, "srvc-acct-") {
+		if c.Attributes != nil && (*c.Attributes)["drover.owner"] == f.owner {
 			out[*c.ClientID] = *c.ID
 		}
 	}
@@ -315,12 +365,10 @@ func (f *fleet) clients(t testing.TB) map[string]string {
 
 func (f *fleet) deleteClient(t testing.TB, id string) {
 	t.Helper()
-	admin := gocloak.NewClient(f.keycloak.URL)
-	token, err := admin.LoginAdmin(t.Context(), f.keycloak.User, f.keycloak.Password, "master")
-	if err == nil {
-		err = admin.DeleteClient(t.Context(), token.AccessToken, f.realm, f.clients(t)[id])
-	}
-	if err != nil {
+	own := f.clients(t)[id]
+	if err := asAdmin(context.Background(), f.keycloak, func(ctx context.Context, c *gocloak.GoCloak, token string) error {
+		return c.DeleteClient(ctx, token, f.realm, own)
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
