@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 
@@ -20,7 +21,7 @@ import (
 
 // The test binary is also the command that the scripts run.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"drover": drover})
+	testscript.Main(m, map[string]func(){"drover": drover, "visit": visit})
 }
 
 func drover() {
@@ -65,6 +66,8 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits":     exits,
 			"lookslike": looksLike,
+			"old":       old,
+			"spoil":     spoil,
 		},
 	})
 }
@@ -93,4 +96,22 @@ func looksLike(ts *testscript.TestScript, neg bool, args []string) {
 	if got := strconv.FormatInt(int64(info.Mode().Perm()), 8); (got == args[0]) == neg {
 		ts.Fatalf("%s has mode %s, want %s", args[1], got, args[0])
 	}
+}
+
+// old makes every token in the contexts one that has ended.
+func old(ts *testscript.TestScript, _ bool, _ []string) {
+	edit(ts, regexp.MustCompile(`expires: .*`), `expires: "2020-01-01T00:00:00Z"`)
+}
+
+// spoil makes what renews them worthless, as an end at the provider would.
+func spoil(ts *testscript.TestScript, _ bool, _ []string) {
+	old(ts, false, nil)
+	edit(ts, regexp.MustCompile(`refresh-token: .*`), "refresh-token: used")
+}
+
+func edit(ts *testscript.TestScript, what *regexp.Regexp, with string) {
+	path := ts.MkAbs("xdg/drover/contexts.yaml")
+	data, err := os.ReadFile(path)
+	ts.Check(err)
+	ts.Check(os.WriteFile(path, what.ReplaceAll(data, []byte(with)), 0o600))
 }

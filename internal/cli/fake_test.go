@@ -22,6 +22,7 @@ type fake struct {
 	plan map[string][]v1.Object // what is yet to come, by id
 	cuts int                    // connections that were cut
 	wide int                    // watches of more than one object
+	idp  idp
 }
 
 var born = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -45,9 +46,16 @@ func newFake() http.Handler {
 		"PATCH /api/v1/{resource}/{id}":       f.update,
 		"DELETE /api/v1/{resource}/{id}":      f.delete,
 		"GET /api/v1/{resource}/{id}/history": f.history,
+
+		"POST /api/v1/{resource}/{id}/promote":    f.promote,
+		"POST /api/v1/users":                      f.createUser,
+		"PUT /api/v1/users/{id}/password":         f.setPassword,
+		"POST /api/v1/serviceaccounts":            f.createAccount,
+		"POST /api/v1/serviceaccounts/{id}/reset": f.resetAccount,
+		"DELETE /api/v1/serviceaccounts/{id}":     f.deleteAccount,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if r.Header.Get("Authorization") != "Bearer good" {
+			if r.Header.Get("Authorization") != "Bearer good" && !f.idp.knows(r.Header.Get("Authorization")) {
 				fail(w, fault(401, "DROVER-15", "the token is not valid"))
 				return
 			}
@@ -62,6 +70,7 @@ func newFake() http.Handler {
 		})
 	}
 	mux.HandleFunc("GET /api/v1/watch", f.watch)
+	f.idp.routes(mux)
 	return mux
 }
 
@@ -126,6 +135,9 @@ func (f *fake) find(r *http.Request) (v1.Object, error) {
 			return ch.Object, nil
 		}
 	}
+	if r.PathValue("resource") == "offerings" && id == "kafka" {
+		return v1.Object{Kind: "offering", ID: "kafka", Resource: "offerings", Name: "kafka", Spec: json.RawMessage(kafkaDocument)}, nil
+	}
 	return v1.Object{}, fault(404, "DROVER-7", "not found")
 }
 
@@ -134,6 +146,9 @@ func (f *fake) resources(*http.Request) (any, error) {
 		{Name: "dinosaurs", Singular: "dinosaur", Kind: "instance", Offering: "dinosaur", Verbs: []string{"get", "list", "create", "update", "delete"}},
 		{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: []string{"apply", "get", "list", "delete"}},
 		{Name: "quotas", Singular: "quota", Kind: "quota", Verbs: []string{"apply", "get", "list", "delete"}},
+		{Name: "kafkas", Singular: "kafka", Kind: "instance", Offering: "kafka", Verbs: []string{"get", "list", "create", "update", "delete", "promote"}},
+		{Name: "users", Singular: "user", Kind: "user", Verbs: []string{"create", "delete", "get", "list", "reset"}},
+		{Name: "serviceaccounts", Singular: "serviceaccount", Kind: "serviceaccount", Verbs: []string{"create", "delete", "get", "list", "reset"}},
 		{Name: "terms", Singular: "terms", Kind: "terms", Verbs: []string{"accept", "apply", "get", "list", "delete"}},
 	}}, nil
 }
@@ -254,18 +269,22 @@ func (f *fake) create(r *http.Request) (any, error) {
 	if err := d.Decode(&q); err != nil {
 		return nil, fault(400, "DROVER-17", err.Error())
 	}
-	if slices.ContainsFunc(f.current("dinosaurs"), func(o v1.Object) bool { return o.Name == q.Name }) {
+	resource := r.PathValue("resource")
+	if slices.ContainsFunc(f.current(resource), func(o v1.Object) bool { return o.Name == q.Name }) {
 		return nil, fault(409, "DROVER-36", "the name is taken")
 	}
 	spec, _ := json.Marshal(q)
 	o := v1.Object{
-		Kind: "instance", ID: "d-" + q.Name, Resource: "dinosaurs", Name: q.Name, Owner: "alice", Org: "acme", Phase: "accepted",
-		Generation: 1, Spec: spec, Fields: map[string]any{"host": q.Name + ".dinosaurs.localhost", "offering": "dinosaur", "region": "local"},
+		Kind: "instance", ID: "d-" + q.Name, Resource: resource, Name: q.Name, Owner: "alice", Org: "acme", Phase: "accepted",
+		Generation: 1, Spec: spec, Fields: map[string]any{"host": q.Name + "." + resource + ".localhost", "offering": strings.TrimSuffix(resource, "s"), "region": "local"},
 	}
 	o = f.write("alice", "request:r1", "create", o)
 	for _, phase := range []string{"preparing", "provisioning", "ready"} {
 		next := o
 		next.Phase = phase
+		if resource == "kafkas" {
+			next.Status = json.RawMessage(fullStatus)
+		}
 		switch q.Name {
 		case "slow":
 			if phase != "preparing" {
@@ -288,6 +307,9 @@ func (f *fake) update(r *http.Request) (any, error) {
 		return nil, err
 	}
 	body, _ := io.ReadAll(r.Body)
+	if r.PathValue("resource") == "kafkas" {
+		return f.updateKafka(o, body)
+	}
 	o.Generation++
 	o.Spec = body
 	o.Status = json.RawMessage(fmt.Sprintf(`{"observed":{"generation":%d}}`, o.Generation-1))

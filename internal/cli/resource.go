@@ -48,7 +48,11 @@ func can(r v1.Resource, verb string) error {
 	if len(r.Verbs) == 0 || slices.Contains(r.Verbs, verb) {
 		return nil
 	}
-	return usagef("%s cannot be %sd; they take: %s", r.Name, verb, strings.Join(r.Verbs, ", "))
+	done := verb + "d"
+	if verb == "reset" {
+		done = verb
+	}
+	return usagef("%s cannot be %s; they take: %s", r.Name, done, strings.Join(r.Verbs, ", "))
 }
 
 // targets splits arguments into a resource and names: RESOURCE NAME... or
