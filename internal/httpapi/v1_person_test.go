@@ -258,13 +258,14 @@ func TestOrderWithABillPromoteAndUpgrade(t *testing.T) {
 }
 
 // What says where an instance's secret is kept is not told, not even operators.
+// What tells that a change has been carried out is told everybody.
 func TestInstancesKeepTheirSecret(t *testing.T) {
 	w := newWorld(t)
 	rex := w.create("alice", "rex")
-	w.edit(rex.ID, func(in *instance.Instance) { in.Status.Client, in.Status.Secret = "srvc-acct-x", "secret:abc" })
+	w.edit(rex.ID, func(in *instance.Instance) { in.Status.Client, in.Status.Secret, in.Status.Rendered = "srvc-acct-x", "secret:abc", 41 })
 	for _, who := range []string{"alice", "root"} {
 		all := w.told(who, "/api/v1/dinosaurs", "/api/v1/dinosaurs/rex", "/api/v1/dinosaurs/rex/history", "/api/v1/changes?limit=1000")
-		if strings.Contains(all, "secret:abc") || !strings.Contains(all, "srvc-acct-x") {
+		if strings.Contains(all, "secret:abc") || !strings.Contains(all, "srvc-acct-x") || !strings.Contains(all, `"rendered":41`) {
 			t.Errorf("%s is told %s", who, all)
 		}
 	}
