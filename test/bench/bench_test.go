@@ -80,11 +80,17 @@ func simulate(t *testing.T, s *drover.Server, units int64) {
 
 func simulateUntil(ctx context.Context, t *testing.T, s *drover.Server, units int64) (done chan struct{}) {
 	t.Helper()
+	return simulateIn(ctx, t, s, v1.CreateCluster{Name: "local", Provider: "local", Region: "local"}, units)
+}
+
+// simulateIn registers a cluster and runs its agent until ctx ends.
+func simulateIn(ctx context.Context, t *testing.T, s *drover.Server, in v1.CreateCluster, units int64) (done chan struct{}) {
+	t.Helper()
 	admin := s.Client(t)
-	if _, err := admin.Create(t.Context(), "clusters", v1.CreateCluster{Name: "local", Provider: "local", Region: "local"}); err != nil {
+	if _, err := admin.Create(t.Context(), "clusters", in); err != nil {
 		t.Fatal(err)
 	}
-	token, err := admin.Token(t.Context(), v1.TokenRequest{Cluster: "local"})
+	token, err := admin.Token(t.Context(), v1.TokenRequest{Cluster: in.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +99,7 @@ func simulateUntil(ctx context.Context, t *testing.T, s *drover.Server, units in
 		t.Fatal(err)
 	}
 	a, err := agent.New(agent.Config{
-		Client: c, Cluster: "local", Dir: t.TempDir(),
+		Client: c, Cluster: in.Name, Dir: t.TempDir(),
 		Runtime: simulated.New(simulated.Config{Capacity: units}),
 	})
 	if err != nil {

@@ -45,6 +45,15 @@ func seed(t *testing.T, s *drover.Server, database string, from, to int) {
 		t.Fatalf("no instance to copy: %v", err)
 	}
 	begin := time.Now()
+	seedWith(t, l, from, to, func(set *ledger.Set, i int) {
+		set.Puts = append(set.Puts, ledger.Put{Object: variant(found[0], i), Op: "create"})
+	})
+	t.Logf("seeded %d instances in %s", to-from, time.Since(begin).Round(time.Second))
+}
+
+// seedWith commits what add puts into sets for from to to.
+func seedWith(t *testing.T, l ledger.Committer, from, to int, add func(set *ledger.Set, i int)) {
+	t.Helper()
 	const chunk = 500
 	var next atomic.Int64
 	next.Store(int64(from))
@@ -58,9 +67,9 @@ func seed(t *testing.T, s *drover.Server, database string, from, to int) {
 				}
 				set := ledger.Set{Actor: "bench", Cause: ledger.BySchedule("seed")}
 				for i := first; i < min(first+chunk, to); i++ {
-					set.Puts = append(set.Puts, ledger.Put{Object: variant(found[0], i), Op: "create"})
+					add(&set, i)
 				}
-				if _, err := l.Commit(ctx, set); err != nil {
+				if _, err := l.Commit(context.Background(), set); err != nil {
 					t.Errorf("cannot seed: %v", err)
 					return
 				}
@@ -68,7 +77,6 @@ func seed(t *testing.T, s *drover.Server, database string, from, to int) {
 		})
 	}
 	wg.Wait()
-	t.Logf("seeded %d instances in %s", to-from, time.Since(begin).Round(time.Second))
 }
 
 // direct opens the ledger behind a stopped server.
