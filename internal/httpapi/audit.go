@@ -17,7 +17,16 @@ import (
 // goes out. A call that changes something leaves an entry before it is worked
 // on, so that nothing is changed that is not on record, and its outcome after;
 // whatever only looks leaves one entry with its outcome. Whoever may not call
-// at all is on record, too.
+// at all is on record, too, but does not wait for it: by the time it takes the
+// answer could be told from that of a path where nothing is.
+
+// maxBehind bounds the entries of hidden calls that are being written; callers
+// beyond that wait for theirs.
+const maxBehind = 64
+
+// waysIn are the calls of operators on Drover's own API that give somebody a
+// way in and change nothing: only an entry tells who did.
+var waysIn = map[string]bool{"POST /api/v1/tokens": true}
 
 // held keeps an answer back until it may go out. Headers go to where they will
 // be sent from.
@@ -84,11 +93,7 @@ func (s *server) audited(w http.ResponseWriter, r *http.Request, hidden bool, se
 	call := auditOf(r)
 	if hidden {
 		s.fail(out, r, nothingAt(r))
-		if err := s.record(r, call, operation.AuditHidden, out.status); err != nil {
-			// Nothing was done or shown, and an outage must not show that there
-			// is something to hide.
-			s.Log.ErrorContext(r.Context(), "a hidden call is not on record", "request", call.Request, "user", call.User, "path", call.Path, "error", err)
-		}
+		s.recordHidden(r, call, out.status)
 		out.send()
 		return
 	}
@@ -113,6 +118,30 @@ func (s *server) audited(w http.ResponseWriter, r *http.Request, hidden bool, se
 	out.send()
 }
 
+// recordHidden writes the entry of a call that was answered as if there were
+// nothing. At most maxBehind goroutines do that, each for five seconds at most.
+func (s *server) recordHidden(r *http.Request, call operation.Audit, status int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
+	r = r.WithContext(ctx)
+	write := func() {
+		defer cancel()
+		if err := s.record(r, call, operation.AuditHidden, status); err != nil {
+			// Nothing was done or shown, and an outage must not show that there
+			// is something to hide.
+			s.Log.ErrorContext(ctx, "a hidden call is not on record", "request", call.Request, "user", call.User, "path", call.Path, "error", err)
+		}
+	}
+	select {
+	case s.behind <- struct{}{}:
+		go func() {
+			defer func() { <-s.behind }()
+			write()
+		}()
+	default:
+		write()
+	}
+}
+
 func notRecorded(err error) error {
 	return fault.New(fault.Unavailable, "the call cannot be put on record: %w", err)
 }
@@ -135,7 +164,7 @@ func (s *server) begin(r *http.Request, call operation.Audit) (ledger.Object, er
 
 // conclude writes the outcome even if the caller has hung up meanwhile.
 func (s *server) conclude(r *http.Request, entry ledger.Object, status int) error {
-	put, err := operation.Conclude(entry, operation.AuditPhase(status), status, s.Clock())
+	put, err := operation.Conclude(entry, operation.AuditPhase(status), operation.AuditStatus{Status: status, Finished: s.Clock(), About: traceOf(r.Context()).about})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -21,7 +22,8 @@ type trace struct {
 	route string // template for metrics; default: the mux's pattern
 	face  face   // how its API names errors
 	user  string
-	err   error // what went wrong, for the log
+	about string // whom an operator's call was about, for the record
+	err   error  // what went wrong, for the log
 	// compat is set for paths below an offering's group.
 	compat *compatPath
 	// stream ends the time limit and gives the place among the requests in
@@ -145,6 +147,10 @@ func (s *server) route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 	handler, pattern := mux.Handler(r)
 	if pattern != "" {
 		t.route = pattern
+		if waysIn[pattern] && access.From(r.Context()).Admin {
+			s.audited(w, r, false, mux.ServeHTTP)
+			return
+		}
 		mux.ServeHTTP(w, r)
 		return
 	}
@@ -186,14 +192,25 @@ func (s *server) authenticate(r *http.Request, t *trace) (access.Principal, erro
 	}
 	// A browser sends its cookie whoever wrote the page: it is good for looking,
 	// and even that not from a page of another origin.
-	if cookie && (r.Method != http.MethodGet && r.Method != http.MethodHead || crossOrigin.Check(r) != nil) {
+	if cookie && (r.Method != http.MethodGet && r.Method != http.MethodHead || foreign(r)) {
 		return access.Principal{}, fault.New(fault.Denied, "the cookie is good for reading alone; send a bearer token").Because("token")
 	}
 	return s.Authenticator.Authenticate(r.Context(), token)
 }
 
-// crossOrigin keeps other sites' pages from writing with a browser's cookie.
-var crossOrigin = http.NewCrossOriginProtection()
+// foreign reports whether a page of another origin had the browser ask, as far
+// as the browser tells.
+func foreign(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
+		return site != "same-origin" && site != "none"
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host != r.Host
+}
 
 // bearer returns the token of a request, and whether it came as a cookie.
 func bearer(r *http.Request) (token string, cookie bool) {
@@ -256,6 +273,9 @@ func (s *server) report(r *http.Request, t *trace, w *response, took time.Durati
 	if t.err == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead || strings.HasPrefix(t.user, "agent:")) {
 		level = slog.LevelDebug
 	}
+	if t.err != nil && w.status >= 500 {
+		level = slog.LevelError
+	}
 	if !s.Log.Enabled(r.Context(), level) {
 		return
 	}
@@ -265,9 +285,6 @@ func (s *server) report(r *http.Request, t *trace, w *response, took time.Durati
 	}
 	if t.err != nil {
 		attrs = append(attrs, slog.String("error", printable(t.err.Error(), 1024)))
-		if w.status >= 500 {
-			level = slog.LevelError
-		}
 	}
 	s.Log.LogAttrs(r.Context(), level, "request", attrs...)
 }

@@ -167,7 +167,7 @@ func accountPaths(paths node, root string, with func(...int) []int) {
 	paths[root] = node{
 		"get": op(operationDoc{ID: "getServiceAccounts", Summary: "Service accounts of the organisation",
 			Parameters: []node{queryParameter("client_id", "Only the one with this client id", node{"type": "string"})},
-			Answers:    answers(200, "The service accounts", "ServiceAccountList"), Errors: with(111)}),
+			Answers:    answers(200, "The service accounts", "ServiceAccountList"), Errors: with(40, 111)}),
 		"post": op(operationDoc{ID: "createServiceAccount", Summary: "Make a service account", Body: ref("ServiceAccountRequest"),
 			Description: "The secret is shown this once.",
 			Answers:     answers(202, "The service account with its secret", "ServiceAccount"), Errors: with(8, 17, 37, 38, 39, 115, 110)}),

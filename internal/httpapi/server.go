@@ -102,6 +102,7 @@ type server struct {
 	limits   *limits
 	inflight chan struct{}
 	replays  chan struct{} // room for reads of the past
+	behind   chan struct{} // room for entries of hidden calls
 	streams  tally         // watches by caller
 	served   served        // what outside agents were given
 	rooms    rooms         // what is free where, for a moment
@@ -124,6 +125,7 @@ func New(c Config) (http.Handler, error) {
 		limits:   newLimits(c.Rate, c.Burst, c.Clock),
 		inflight: make(chan struct{}, c.InFlight),
 		replays:  make(chan struct{}, replayReads),
+		behind:   make(chan struct{}, maxBehind),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.healthz)

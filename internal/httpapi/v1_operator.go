@@ -74,6 +74,7 @@ func (o *own) createToken(ctx context.Context, in *body[v1.TokenRequest]) (*body
 		return nil, fault.New(fault.NotFound, "this server has no issuer of its own: ask yours for a token")
 	}
 	b := in.Body
+	traceOf(ctx).about = holder(b)
 	ttl := userTTL
 	if b.Cluster != "" {
 		ttl = agentTTL
@@ -91,6 +92,21 @@ func (o *own) createToken(ctx context.Context, in *body[v1.TokenRequest]) (*body
 		return nil, err
 	}
 	return &body[v1.Token]{v1.Token{Token: token, Expires: expires}}, nil
+}
+
+// holder says for the record whom a token is for.
+func holder(b v1.TokenRequest) string {
+	if b.Cluster != "" {
+		return plainText("agent of "+b.Cluster, maxText)
+	}
+	out := "user " + b.User + " of " + b.Org
+	if b.OrgAdmin {
+		out += ", its administrator"
+	}
+	if b.Admin {
+		out += ", operator"
+	}
+	return plainText(out, maxText)
 }
 
 func (o *own) ledgerHead(ctx context.Context, _ *struct{}) (*body[v1.Ledger], error) {

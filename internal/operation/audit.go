@@ -44,7 +44,8 @@ type Audit struct {
 
 // AuditStatus is how the call ended.
 type AuditStatus struct {
-	Status   int       `json:"status"` // of HTTP
+	Status   int       `json:"status"`          // of HTTP
+	About    string    `json:"about,omitempty"` // whom it was about, where nothing else in the log tells
 	Finished time.Time `json:"finished"`
 }
 
@@ -75,16 +76,17 @@ func (a Audit) Entry(phase string, status int, now time.Time) (ledger.Put, error
 		o.Phase = phase
 		return ledger.Put{Object: o, Op: phase}, nil
 	}
-	return Conclude(o, phase, status, now)
+	return Conclude(o, phase, AuditStatus{Status: status, Finished: now})
 }
 
 // Conclude returns the put that says how a call ended.
-func Conclude(entry ledger.Object, phase string, status int, now time.Time) (ledger.Put, error) {
+func Conclude(entry ledger.Object, phase string, s AuditStatus) (ledger.Put, error) {
+	s.Finished = s.Finished.UTC()
 	var err error
-	if entry.Status, err = json.Marshal(AuditStatus{Status: status, Finished: now.UTC()}); err != nil {
+	if entry.Status, err = json.Marshal(s); err != nil {
 		return ledger.Put{}, err
 	}
 	entry.Phase = phase
-	entry.Fields["status"] = int64(status)
+	entry.Fields["status"] = int64(s.Status)
 	return ledger.Put{Object: entry, Expect: entry.Version, Op: phase}, nil
 }
