@@ -77,11 +77,16 @@ func (s *Service) assign(ctx context.Context, off *offering.Offering, who access
 // entitled walks the types in the order of the file.
 func (s *Service) entitled(ctx context.Context, off *offering.Offering, who access.Principal, req Create, want string) (assigned, error) {
 	var trial *offering.Type
-	for i, t := range off.Spec.Types {
+	types := slices.Clone(off.Spec.Types)
+	// Of several that are granted the one that is asked for goes first.
+	if i := slices.IndexFunc(types, func(t offering.Type) bool { return t.Name == want && t.Quota == offering.QuotaGranted }); i > 0 {
+		types = slices.Insert(slices.Delete(types, i, i+1), 0, off.Spec.Types[i])
+	}
+	for i, t := range types {
 		switch t.Quota {
 		case offering.QuotaTrial:
 			if trial == nil || t.Name == want {
-				trial = &off.Spec.Types[i]
+				trial = &types[i]
 			}
 		case offering.QuotaGranted:
 			for _, m := range fits(off, t, req) {

@@ -17,7 +17,7 @@ func ended(in Instance, facts Facts, now time.Time) string {
 	switch {
 	case in.Phase == Deprovision || in.Phase == Deleting:
 		return ""
-	case facts.Denied:
+	case facts.Denied && now.Sub(in.Created) >= newsWithin:
 		return ownerDenied
 	case !in.Status.Expires.IsZero() && !now.Before(in.Status.Expires):
 		return LifespanOver
@@ -66,6 +66,9 @@ func alarm(in Instance, facts Facts, actions []Action, now time.Time) []Action {
 		if rest := end.Add(-facts.Grace); facts.Grace > 0 && rest.After(now) && !in.Spec.Suspended {
 			next = append(next, Come{After: rest.Sub(now), Why: "it rests from " + rest.Format(time.RFC3339)})
 		}
+	}
+	if facts.Denied { // or was, when it was ordered: this replica may not have heard of the end of that
+		next = append(next, Come{After: newsWithin - now.Sub(in.Created), Why: "whether its owner is denied is looked at again"})
 	}
 	if watched(in, facts) {
 		if !facts.Looked {

@@ -31,7 +31,7 @@ func (r *Reconciler) observe(ctx context.Context, in Instance, off *offering.Off
 		size.Capacity = in.Status.Units
 	}
 	f := Facts{
-		Units: size.Capacity, Hooks: len(off.Hooks(in.Phase)) > 0, Timing: off.Spec.Timing,
+		Units: size.Capacity, Unsold: unsold(in, err), Hooks: len(off.Hooks(in.Phase)) > 0, Timing: off.Spec.Timing,
 		Grace: graceOf(off, in.Status.Paid.Model), Lifespan: size.Lifespan > 0 || err != nil,
 		Denied:   r.Policy != nil && r.Policy.Denied(in.Owner),
 		Identity: r.SSO != nil && off.Spec.Identity != nil,
@@ -53,6 +53,13 @@ func (r *Reconciler) observe(ctx context.Context, in Instance, off *offering.Off
 		}
 	}
 	return f, nil
+}
+
+func unsold(in Instance, err error) string {
+	if err == nil {
+		return ""
+	}
+	return in.Spec.Type + "." + in.Spec.Size
 }
 
 // entitled asks whether what runs is still paid for. Whoever cannot be asked has
@@ -100,7 +107,7 @@ func (r *Reconciler) choices(ctx context.Context, in Instance, off *offering.Off
 	}
 	f.Offers = map[string]map[string]string{}
 	for _, c := range found {
-		if c.Free() < f.Units || slices.Contains(in.Status.Rejected, c.ID) {
+		if !eligible(in, *f, c, r.Now().Sub(in.Status.Since)) {
 			continue
 		}
 		chosen, err := r.offers(ctx, c.ID, off.Metadata.Name, f.Open)
@@ -204,7 +211,7 @@ func (m *memory) forget(id string) {
 func (m *memory) keep(id, ref string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.sealed == nil {
+	if m.sealed == nil || len(m.sealed) >= maxRemembered { // others may have written them down
 		m.sealed = map[string]string{}
 	}
 	m.sealed[id] = ref

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/droverhq/drover/internal/dns"
 	"github.com/droverhq/drover/internal/fault"
@@ -101,7 +102,6 @@ func (r *run) reach(ctx context.Context, a Action) error {
 	case Seal:
 		return r.seal(ctx)
 	case Account:
-		r.memory.drop(r.in.ID)
 		c, err := r.client(ctx)
 		if err == nil {
 			err = r.SSO.Apply(ctx, c)
@@ -194,6 +194,7 @@ func uuid() string {
 // client is the account as it must be.
 func (r *run) client(ctx context.Context) (sso.Client, error) {
 	in := &r.in
+	r.memory.drop(in.ID)
 	secret, err := r.Keeper.Unseal(ctx, in.Status.Secret)
 	if err != nil {
 		return sso.Client{}, fmt.Errorf("cannot read the secret of an account: %w", err)
@@ -235,15 +236,28 @@ func (r *run) records() []dns.Record {
 func (r *run) publish(ctx context.Context) error {
 	records := r.records()
 	s := &r.in.Status
-	if r.DNS == nil || len(records) == 0 {
+	var left []string // hosts that are not known to lead anywhere any more
+	for host := range s.Published {
+		if !slices.ContainsFunc(records, func(rec dns.Record) bool { return rec.Host == host }) {
+			left = append(left, host)
+		}
+	}
+	if r.DNS == nil || len(records)+len(left) == 0 {
 		return nil
 	}
 	if !s.Named { // written down before it is done, like everything outside
 		s.Named = true
 		return nil
 	}
-	if err := r.DNS.Ensure(ctx, records); err != nil {
-		return trouble{nameServers, err}
+	if len(left) > 0 {
+		if err := r.DNS.Remove(ctx, r.in.Ref.String(), left); err != nil {
+			return trouble{nameServers, err}
+		}
+	}
+	if len(records) > 0 {
+		if err := r.DNS.Ensure(ctx, records); err != nil {
+			return trouble{nameServers, err}
+		}
 	}
 	s.Published, s.Message = map[string]string{}, ""
 	for _, rec := range records {

@@ -22,13 +22,15 @@ const (
 	hookRetry     = 500 * time.Millisecond // while others wait for the same seller
 	placeRetry    = time.Minute            // a net: whoever makes room wakes those who wait for it
 	lookRetry     = 30 * time.Second       // of a look at what could not be asked
-	newsWithin    = 5 * time.Second        // a grant on which one replica took an order is known to all
+	newsWithin    = 5 * time.Second        // what one replica took an order on (a grant, a denial that is over) is known to all
+	rejectedFor   = 5 * time.Minute        // a cluster that had no room is asked again, if no other has any
 )
 
 // Facts are what Plan looks at besides the instance.
 type Facts struct {
 	Candidates []cluster.Candidate // ready clusters of the region; only read where NeedsCandidates
 	Units      int64               // that the size takes
+	Unsold     string              // its plan, where the file has it no longer: nothing is placed
 	Hooks      bool                // the offering has hooks for the present phase
 	Timing     offering.Timing     // zero: the defaults
 
@@ -144,7 +146,7 @@ func planAccepted(in Instance, facts Facts, now time.Time) []Action {
 		seal = []Action{Seal{}}
 	}
 	actions := planPlace(in, facts, now, Move{To: Preparing})
-	if _, waits := actions[0].(Queue); waits && len(reserve) > 0 {
+	if _, waits := actions[0].(Queue); waits && len(reserve) > 0 && facts.Unsold == "" {
 		return reserve // whoever waits for room has its quota already
 	}
 	if last, ok := actions[len(actions)-1].(Move); ok && last.To == Preparing {
@@ -228,14 +230,19 @@ func publish(in Instance, facts Facts) []Action {
 	return nil
 }
 
-// published reports whether all hosts whose targets are known are in place.
+// published reports whether all hosts whose targets are known are in place, and
+// no others.
 func (in *Instance) published() bool {
+	known := 0
 	for _, r := range in.Status.Routes {
 		if r.Router != "" && in.Status.Published[r.Host] != r.Router {
 			return false
 		}
+		if r.Router != "" {
+			known++
+		}
 	}
-	return true
+	return len(in.Status.Published) == known
 }
 
 // planPlace picks the first cluster with room and versions, and goes on with next.
@@ -243,9 +250,9 @@ func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 	if in.Status.Cluster != "" {
 		return []Action{next}
 	}
-	room := false
+	room, waited := false, now.Sub(in.Status.Since)
 	for _, c := range facts.Candidates {
-		if c.Free() < facts.Units || slices.Contains(in.Status.Rejected, c.ID) {
+		if !eligible(in, facts, c, waited) {
 			continue
 		}
 		versions, offered := facts.Offers[c.ID]
@@ -254,10 +261,14 @@ func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 		}
 		room = true
 	}
-	waited, within := now.Sub(in.Status.Since), or(facts.Timing.Place, placeWithin)
+	within := or(facts.Timing.Place, placeWithin)
 	why := fmt.Sprintf("waiting for room in region %s of %s", in.Spec.Region, in.Spec.Provider)
 	reason := fmt.Sprintf("Region %s of %s had no room for %s. Delete this instance and try another region, or try again later.",
 		in.Spec.Region, in.Spec.Provider, spoken(within))
+	if facts.Unsold != "" {
+		why = fmt.Sprintf("waiting for plan %s, which is not sold at present", facts.Unsold)
+		reason = fmt.Sprintf("Plan %s is not sold any more. Delete this instance and order another one.", facts.Unsold)
+	}
 	if room {
 		parts := strings.Join(slices.Sorted(maps.Keys(facts.Open)), ", ")
 		within = min(within, versionWithin)
@@ -269,6 +280,15 @@ func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 		return []Action{Move{To: Failed, Reason: reason}, Finish{Phase: operation.Failed, Reason: reason}}
 	}
 	return []Action{Queue{Why: why}}
+}
+
+// eligible reports whether a cluster is asked for room. Those that had none
+// after all come last, and not at once again.
+func eligible(in Instance, facts Facts, c cluster.Candidate, waited time.Duration) bool {
+	if facts.Unsold != "" || c.Free() < facts.Units {
+		return false
+	}
+	return waited >= rejectedFor || !slices.Contains(in.Status.Rejected, c.ID)
 }
 
 func spoken(d time.Duration) string {
@@ -298,11 +318,16 @@ func hookWithin(phase string, facts Facts) time.Duration {
 	return or(facts.Timing.Prepare, prepareWithin)
 }
 
+// refuses reports whether somebody outside was there and said no.
+func refuses(kind fault.Kind) bool {
+	return kind == fault.Invalid || kind == fault.Denied || kind == fault.Exhausted || kind == fault.Conflict
+}
+
 // hopeless decides whether trouble with somebody outside fails the instance:
 // at once where they refuse what they are given, else when the phase has lasted
 // too long. A deletion is never given up, and what runs is left running.
 func hopeless(in Instance, facts Facts, kind fault.Kind, now time.Time) bool {
-	refused := kind == fault.Invalid || kind == fault.Denied || kind == fault.Exhausted || kind == fault.Conflict
+	refused := refuses(kind)
 	waited := now.Sub(in.Status.Since)
 	switch in.Phase {
 	case Accepted:

@@ -129,6 +129,12 @@ func (r *Reconciler) swap(ctx context.Context, in *Instance, off *offering.Offer
 // target finds out whether the wanted billing model is to be had. The commit
 // that takes it counts once more.
 func (r *Reconciler) target(ctx context.Context, in *Instance, off *offering.Offering) (Answer, string, error) {
+	if _, _, err := off.Plan(in.Spec.Type + "." + in.Spec.Size); err != nil {
+		return No, fmt.Sprintf("Plan %s.%s is not sold any more.", in.Spec.Type, in.Spec.Size), nil
+	}
+	if _, sold := modelOf(off, in.Spec.Billing.Model); !sold {
+		return No, fmt.Sprintf("Billing model %s is not sold any more.", in.Spec.Billing.Model), nil
+	}
 	s, err := r.swap(ctx, in, off)
 	if err != nil {
 		return Unknown, "", err
@@ -166,7 +172,7 @@ func (r *run) promote(ctx context.Context) error {
 		last := in.Status.Tickets[len(in.Status.Tickets)-1]
 		number, err := r.Quota.Reserve(ctx, in.payer(), s.product, last.ID, size.Quota)
 		switch {
-		case fault.Is(err, fault.Unavailable):
+		case err != nil && !refuses(fault.Of(err)):
 			return trouble{quotaSource, err}
 		case err != nil:
 			why := fmt.Sprintf("The quota for billing model %s was refused. Ask for some and try again.", in.Spec.Billing.Model)

@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -79,7 +80,13 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 	if !slices.Contains(states, item.State) {
 		return fault.New(fault.Invalid, "unknown state")
 	}
+	if err := item.check(); err != nil {
+		return err
+	}
 	item.Message = strings.ToValidUTF8(item.Message[:min(len(item.Message), maxMessage)], "")
+	if u, err := url.Parse(item.AdminURL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || len(item.AdminURL) > maxMessage {
+		item.AdminURL = "" // users are sent there
+	}
 	for attempt := 0; ; attempt++ {
 		o, err := s.Store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: item.ID})
 		if err != nil {
@@ -132,7 +139,26 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 	}
 }
 
-const maxRoutes = 64
+const (
+	maxRoutes     = 64
+	maxComponents = 64
+	maxVersion    = 128
+)
+
+// check refuses what no data plane has to say: it is kept with the instance.
+func (o Observation) check() error {
+	long := len(o.Versions) > maxComponents || len(o.Upgrading) > maxComponents
+	for component, version := range o.Versions {
+		long = long || len(component) > maxVersion || len(version) > maxVersion
+	}
+	for _, component := range o.Upgrading {
+		long = long || len(component) > maxVersion
+	}
+	if long {
+		return fault.New(fault.Invalid, "more than %d components, or longer than %d bytes", maxComponents, maxVersion)
+	}
+	return nil
+}
 
 var (
 	hostPattern   = regexp.MustCompile(`^([a-z0-9_]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -169,6 +195,9 @@ func (in *Instance) route(told []RouteReport) ([]ledger.Claim, error) {
 	}
 	if !changed {
 		return nil, nil
+	}
+	if len(routes) > max(maxRoutes, len(in.Status.Routes)) {
+		return nil, fault.New(fault.Invalid, "more than %d routes in all", maxRoutes)
 	}
 	in.Status.Routes = routes
 	return names(in), nil

@@ -112,6 +112,7 @@ func (r *run) step(ctx context.Context, a Action) error {
 	case Unplace:
 		in.Status.Rejected = append(slices.Clone(in.Status.Rejected), in.Status.Cluster)
 		r.release()
+		in.Status.Since = r.now // it waits for room from here on
 		r.op = "unplace"
 	case Render:
 		return r.render(ctx)
@@ -241,6 +242,10 @@ func (r *run) release() {
 	}
 	if r.in.Phase != Deleting { // what is gone keeps the memory where it was
 		s.Cluster, s.Placement, s.Desired, s.Observed, s.Versions = "", "", nil, nil, nil
+		s.Routes = slices.Clone(s.Routes)
+		for i := range s.Routes {
+			s.Routes[i].Router = "" // was that cluster's
+		}
 	}
 	s.Units, s.Room = 0, nil
 }

@@ -66,10 +66,9 @@ func (s *Service) Reveal(ctx context.Context, o ledger.Object, body json.RawMess
 				return c.Cert, nil
 			}
 			return c.Key, nil
-		case off.Spec.Identity != nil && name == off.Spec.Identity.Name:
-			if in.Status.Secret == "" {
-				return "", nil
-			}
+		case in.Status.Secret == "" && off.Spec.Identity != nil && name == off.Spec.Identity.Name:
+			return "", nil
+		case in.Status.Secret != "": // under the name that the file had when the document was made
 			secret, err := s.Keeper.Unseal(ctx, in.Status.Secret)
 			return string(secret), err
 		}
