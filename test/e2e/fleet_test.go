@@ -41,9 +41,10 @@ type fleet struct {
 	owner    string        // whose clients are this fleet's
 	sso, dns *drover.Proxy // before keycloak and bind
 
-	turn    atomic.Int64
-	mu      sync.Mutex
-	secrets []string // that may be seen nowhere
+	audience string
+	turn     atomic.Int64
+	mu       sync.Mutex
+	secrets  []string // that may be seen nowhere
 }
 
 // fleetConfig says what a fleet is made of; nothing: one process, no servers.
@@ -51,6 +52,8 @@ type fleetConfig struct {
 	keycloak, bind bool
 	replicas       int                 // on PostgreSQL; 0: one process with what it brings along
 	args           []string            // more flags
+	issuers        []string            // whose tokens are good besides
+	audience       string              // that tokens must be made for
 	file           func(string) string // changes the kafkas' offering
 }
 
@@ -65,9 +68,9 @@ func each(t *testing.T, scenario func(t *testing.T, f *fleet)) {
 
 func newFleet(t *testing.T, c fleetConfig) *fleet {
 	t.Helper()
-	f := &fleet{people: newIssuer(t)}
+	f := &fleet{people: newIssuer(t), audience: c.audience}
 	dir := t.TempDir()
-	args := append([]string{"--oidc-issuers", f.people.URL, "--oidc-trust", "admins"}, c.args...)
+	args := append([]string{"--oidc-issuers", strings.Join(append(c.issuers, f.people.URL), ","), "--oidc-audience", c.audience, "--oidc-trust", "admins"}, c.args...)
 	if c.keycloak {
 		f.keycloak = keycloak.Running(t)
 		f.realm, f.owner = realm(t, f.keycloak), "e2e-"+strings.ToLower(rand.Text())
@@ -168,7 +171,7 @@ func (f *fleet) secret(s string) {
 
 // user makes a person's token.
 func (f *fleet) user(t *testing.T, name, org string) string {
-	return f.people.rs256(t, map[string]any{"sub": name, "username": name, "org_id": org})
+	return f.people.rs256(t, map[string]any{"sub": name, "username": name, "org_id": org, "aud": f.audience})
 }
 
 // operator makes the token of somebody with a role.
