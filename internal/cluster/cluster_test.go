@@ -3,6 +3,8 @@ package cluster_test
 import (
 	"context"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -165,5 +167,26 @@ func TestTheFirstAgentThatListensHasTheCluster(t *testing.T) {
 	s.Leave("edge", "a")
 	if err := s.Admit(t.Context(), "edge", cluster.Caller{Agent: "b", Installation: ""}); err != nil {
 		t.Errorf("after the first has left: %v", err)
+	}
+}
+
+// What an agent says ends up in instances: it must be text that they can hold.
+func TestOddOperatorsAreRefused(t *testing.T) {
+	s, l := open(t)
+	before := head(t, l)
+	for reason, op := range map[string]cluster.Operator{
+		"a long version":             {Version: strings.Repeat("1", 2000)},
+		"a long version of its part": {Version: "1", Components: map[string][]string{"a": {strings.Repeat("1", 2000)}}},
+		"a version with a zero byte": {Version: "1", Components: map[string][]string{"a": {"1\x00"}}},
+		"an empty version":           {Version: "1", Components: map[string][]string{"a": {""}}},
+		"too many versions":          {Version: "1", Components: map[string][]string{"a": slices.Repeat([]string{"1"}, 5000)}},
+	} {
+		err := s.Report(t.Context(), "edge", cluster.Report{Agent: "a", Number: 1, Ready: true, Offering: "kafka", Operators: []cluster.Operator{op}})
+		if !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+	if head(t, l) != before {
+		t.Error("something was written")
 	}
 }

@@ -89,7 +89,10 @@ func (s *Service) RegisterOwn(ctx context.Context, own Own) (ledger.Object, erro
 	}
 	if s.Accounts != nil {
 		if client, _, err := s.Accounts.EnsureAgent(ctx, o.ID); err == nil {
-			return s.know(ctx, o.ID, client)
+			// It is registered, whatever becomes of this: the reconciler sees to it.
+			if known, err := s.know(ctx, o.ID, client); err == nil {
+				return known, nil
+			}
 		}
 	}
 	return o, nil

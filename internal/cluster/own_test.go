@@ -174,6 +174,25 @@ func TestAnAccountIsMadeLater(t *testing.T) {
 	}
 }
 
+// The log says what was done: a cluster that got its account was not deleted.
+func TestTheLogSaysWhatWasDone(t *testing.T) {
+	s, l := open(t)
+	if _, err := s.RegisterOwn(as(arthur), mine); err != nil {
+		t.Fatal(err)
+	}
+	s.Accounts = &desk{}
+	if _, err := run(t, s, l); err != nil {
+		t.Fatal(err)
+	}
+	changes, err := l.Changes(t.Context(), ledger.ChangeQuery{Limit: 10})
+	if err != nil || len(changes) == 0 {
+		t.Fatal(changes, err)
+	}
+	if last := changes[len(changes)-1]; last.Op != "account" {
+		t.Errorf("the log says %q", last.Op)
+	}
+}
+
 func TestOwnClusterGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := open(t)

@@ -82,7 +82,7 @@ func (s *Service) remove(ctx context.Context, o ledger.Object, spec Spec, status
 		}
 	}
 	o.Deleted, status = s.now().UTC(), Status{}
-	result, err := s.finish(o, spec, status, "deleted")
+	result, err := s.finish(o, spec, status, "delete")
 	result.Write.Frees = spec.names(o.Ref)
 	return result, err
 }
@@ -98,7 +98,7 @@ func (s *Service) finish(o ledger.Object, spec Spec, status Status, op string) (
 	}
 	return reconcile.Done(ledger.Set{
 		Actor: "system", Cause: ledger.ByChange(o.Ref, version),
-		Puts: []ledger.Put{{Object: o, Expect: version, Op: "delete"}},
+		Puts: []ledger.Put{{Object: o, Expect: version, Op: op}},
 	}), nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/fault"
@@ -136,6 +138,8 @@ type Report struct {
 const (
 	maxOperators = 100     // of an offering on a cluster
 	maxUnits     = 1 << 40 // of a type
+	maxVersions  = 1000    // of a component
+	maxVersion   = 128     // bytes of a version or a component's name
 )
 
 func (r Report) check() error {
@@ -150,7 +154,28 @@ func (r Report) check() error {
 			return fault.New(fault.Invalid, "units are between 0 and %d", maxUnits)
 		}
 	}
+	for _, op := range r.Operators {
+		if err := op.check(); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// check refuses versions that no instance could hold.
+func (o Operator) check() error {
+	ok := versionText(o.Version)
+	for component, versions := range o.Components {
+		ok = ok && versionText(component) && len(versions) <= maxVersions && !slices.ContainsFunc(versions, func(v string) bool { return !versionText(v) })
+	}
+	if !ok {
+		return fault.New(fault.Invalid, "a version has 1 to %d bytes of plain text; a component has at most %d", maxVersion, maxVersions)
+	}
+	return nil
+}
+
+func versionText(s string) bool {
+	return s != "" && len(s) <= maxVersion && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 // into writes the news of a report into a status; false if there are none.
