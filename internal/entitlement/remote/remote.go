@@ -174,6 +174,11 @@ func (s *Source) quota(ctx context.Context, org string, p entitlement.Product) (
 		method: http.MethodGet, path: "/organizations/" + url.PathEscape(id) + "/quota_cost",
 		query: url.Values{"fetchRelatedResources": {"true"}, "forceRecalc": {"true"}},
 	}, &list)
+	if fault.Is(err, fault.NotFound) { // it has another id by now, or none
+		s.mu.Lock()
+		delete(s.orgs, org)
+		s.mu.Unlock()
+	}
 	if err != nil {
 		return 0, false, err
 	}

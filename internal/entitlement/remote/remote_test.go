@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -176,6 +177,42 @@ func TestReserveAfterALostAnswer(t *testing.T) {
 	}
 	if n := s.count("POST /cluster_authorizations"); n != 1 {
 		t.Errorf("%d requests took units", n)
+	}
+}
+
+// A request that was given up may have its effect after it was looked for: then
+// there are two, and both are given back.
+func TestReleaseAfterALateAnswer(t *testing.T) {
+	s := newService(t)
+	src := source(t, s)
+	ticket, err := src.Reserve(t.Context(), alice, product, "i1", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.subs["late"] = sub{"late", "i1", "Active", 1}
+	s.subs["other"] = sub{"other", "i2", "Active", 1}
+	if err := src.Release(t.Context(), ticket, "i1"); err != nil || s.live() != 1 {
+		t.Errorf("%v, %d left, want that of i2", err, s.live())
+	}
+}
+
+// An organisation that was made anew there has another id.
+func TestAnOrganisationWithANewID(t *testing.T) {
+	s := newService(t)
+	src := source(t, s, func(c *remote.Config) { c.Fresh = time.Nanosecond })
+	s.feel(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "/organizations") {
+			return false
+		}
+		io.WriteString(w, `{"items":[{"id":"org-0"}]}`)
+		return true
+	})
+	if _, err := src.Grant(t.Context(), alice, product); err == nil {
+		t.Fatal("org-0 is there")
+	}
+	s.feel(nil)
+	if g, err := src.Grant(t.Context(), alice, product); err != nil || g.Units != 3 {
+		t.Errorf("%+v, %v", g, err)
 	}
 }
 

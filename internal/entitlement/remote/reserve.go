@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/droverhq/drover/internal/entitlement"
 	"github.com/droverhq/drover/internal/fault"
@@ -49,8 +50,11 @@ func (s *Source) Reserve(ctx context.Context, who entitlement.Who, p entitlement
 		return "", fault.New(fault.Internal, "a reservation needs an id and units")
 	}
 	found, err := s.reserved(ctx, id)
-	if err != nil || found != "" {
-		return found, err
+	if err != nil {
+		return "", err
+	}
+	if len(found) > 0 {
+		return found[0], nil
 	}
 	models := p.Models
 	if len(models) == 0 {
@@ -80,40 +84,41 @@ func (s *Source) Reserve(ctx context.Context, who entitlement.Who, p entitlement
 	return "", refused
 }
 
-// reserved returns the live subscription of an id of the caller's.
-func (s *Source) reserved(ctx context.Context, id string) (string, error) {
+// reserved returns the live subscriptions of an id of the caller's: more than
+// one where a request had its effect after it was given up.
+func (s *Source) reserved(ctx context.Context, id string) (live []string, err error) {
 	var list struct {
 		Items []subscription `json:"items"`
 	}
-	err := s.ask(ctx, request{method: http.MethodGet, path: "/subscriptions", query: url.Values{"search": {"external_cluster_id=" + quote(id)}}}, &list)
-	if err != nil {
-		return "", err
-	}
+	err = s.ask(ctx, request{method: http.MethodGet, path: "/subscriptions", query: url.Values{"search": {"external_cluster_id=" + quote(id)}}}, &list)
 	for _, sub := range list.Items {
-		if sub.live() {
-			return sub.ID, nil
+		if err == nil && sub.live() {
+			live = append(live, sub.ID)
 		}
 	}
-	return "", nil
+	return live, err
 }
 
-// Release gives a reservation back. One whose ticket was lost is looked up.
+// Release gives a reservation back, and all that is there under its id: the
+// ticket may have been lost, or not be the only one.
 func (s *Source) Release(ctx context.Context, ticket, id string) error {
-	if ticket == "" {
-		if id == "" {
-			return nil
-		}
-		found, err := s.reserved(ctx, id)
-		if err != nil || found == "" {
+	var all []string
+	if id != "" {
+		var err error
+		if all, err = s.reserved(ctx, id); err != nil {
 			return err
 		}
-		ticket = found
 	}
-	err := s.ask(ctx, request{method: http.MethodDelete, path: "/subscriptions/" + url.PathEscape(ticket)}, nil)
-	if fault.Is(err, fault.NotFound) {
-		return nil
+	if ticket != "" && !slices.Contains(all, ticket) {
+		all = append(all, ticket)
 	}
-	return err
+	for _, t := range all {
+		err := s.ask(ctx, request{method: http.MethodDelete, path: "/subscriptions/" + url.PathEscape(t)}, nil)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Required tells whether a user has yet to accept terms, and where: the same
