@@ -113,3 +113,22 @@ func TestTokensAreOnRecord(t *testing.T) {
 	defer r.ledger.set(nil)
 	r.do(t, root, "POST", "/api/v1/tokens", `{"user":"alice"}`).refused("no record, no token", 503, "9")
 }
+
+// TestShutOutOfTheOwnAPI: whoever may not use the service gets nothing by the
+// other door, above all no credentials.
+func TestShutOutOfTheOwnAPI(t *testing.T) {
+	f := newFleet(t)
+	mallory := f.user(t, "mallory", "acme")
+	f.policy.set(func(d *doorman) { d.denied = map[string]bool{"mallory": true} })
+	for _, q := range [][3]string{
+		{"POST", "/api/v1/serviceaccounts", `{"name":"robot"}`}, {"GET", "/api/v1/serviceaccounts", ""},
+		{"GET", "/api/v1/kafkas", ""}, {"GET", "/api/v1/instances", ""}, {"POST", "/api/v1/kafkas", `{"name":"one"}`},
+		{"GET", "/api/v1/changes", ""}, {"GET", "/api/v1/watch", ""}, {"GET", "/api/v1/operations", ""},
+	} {
+		f.do(t, mallory, q[0], q[1], q[2]).refused(q[0]+" "+q[1], 403, "4")
+	}
+	for _, path := range []string{"/api/v1/whoami", "/api/v1/resources", "/api/v1/errors", "/api/v1/errors/4"} {
+		f.do(t, mallory, "GET", path, "").ok(200)
+	}
+	f.do(t, f.user(t, "alice", "acme"), "GET", "/api/v1/kafkas", "").ok(200)
+}

@@ -147,6 +147,10 @@ func (s *server) route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 	handler, pattern := mux.Handler(r)
 	if pattern != "" {
 		t.route = pattern
+		if err := s.shutOut(r); err != nil {
+			s.fail(w, r, err)
+			return
+		}
 		if waysIn[pattern] && access.From(r.Context()).Admin {
 			s.audited(w, r, false, mux.ServeHTTP)
 			return
@@ -163,6 +167,20 @@ func (s *server) route(mux *http.ServeMux, w http.ResponseWriter, r *http.Reques
 		return
 	}
 	s.fail(w, r, nothingAt(r))
+}
+
+// shutOut keeps whoever may not use the service out of Drover's own API, too;
+// what says who and what one is, and which terms there are, stays open.
+func (s *server) shutOut(r *http.Request) error {
+	rest, own := strings.CutPrefix(r.URL.Path, "/api/v1/")
+	if !own || s.Policy == nil {
+		return nil
+	}
+	switch first, _, _ := strings.Cut(rest, "/"); first {
+	case "whoami", "errors", "resources", "terms":
+		return nil
+	}
+	return s.Policy.Admit(access.From(r.Context()))
 }
 
 // probe asks a handler for the headers it would send.

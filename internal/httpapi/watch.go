@@ -88,11 +88,16 @@ func (st *stream) flush() error {
 	return err
 }
 
-// alive keeps a quiet stream open, and ends one whose token counts no longer.
+// alive keeps a quiet stream open, and ends one whose token counts no longer, or
+// whose caller was shut out.
 func (s *server) alive(ctx context.Context, st *stream, r *http.Request) error {
 	if time.Since(st.checked) >= st.beat {
 		token, _ := bearer(r)
-		if _, err := s.Authenticator.Authenticate(ctx, token); fault.Is(err, fault.Denied) {
+		who, err := s.Authenticator.Authenticate(ctx, token)
+		if err == nil && s.Policy != nil {
+			err = s.Policy.Admit(who)
+		}
+		if fault.Is(err, fault.Denied) {
 			return err
 		}
 		st.checked = time.Now()
