@@ -112,6 +112,7 @@ func (s *Server) keycloakSSO(o options) (sso.Provider, error) {
 	return keycloak.New(keycloak.Config{
 		URL: o["url"], PublicURL: o["public-url"], Realm: o["realm"], Owner: o["owner"], ClientID: o["client-id"], User: o["user"],
 		SecretFile: o["secret-file"], LoginRealm: o["login-realm"], Observer: s.calls,
+		Audience: s.cfg.Audience, // or agents and service accounts would be strangers here
 	})
 }
 

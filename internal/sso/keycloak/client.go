@@ -107,7 +107,7 @@ func (p *Provider) apply(ctx context.Context, c sso.Client) error {
 	want := p.represent(c)
 	var id string
 	if rep == nil {
-		mappers := mappersOf(c)
+		mappers := p.mappersOf(c)
 		want.ProtocolMappers = &mappers
 		// People's names come into a token only where an application asks for
 		// them: by default they would take the place of the client's own claims.
@@ -119,7 +119,7 @@ func (p *Provider) apply(ctx context.Context, c sso.Client) error {
 		})
 	} else {
 		id = *rep.ID
-		err = p.change(ctx, rep, want, mappersOf(c))
+		err = p.change(ctx, rep, want, p.mappersOf(c))
 	}
 	if err != nil {
 		return err

@@ -224,3 +224,60 @@ func TestOwnAccount(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Replicas that make the same account at once get in each other's way, and all
+// of them succeed.
+func TestReplicasMakeTheSameClientAtOnce(t *testing.T) {
+	s := server.Running(t)
+	realm := s.Realm(t)
+	for round := range 5 {
+		c := sso.Client{ID: fmt.Sprintf("srvc-acct-r%d", round), Secret: "s", Name: "robot", Roles: []string{fmt.Sprintf("role%d", round)}}
+		var wg sync.WaitGroup
+		for range 4 {
+			p := open(t, config(s, realm))
+			wg.Go(func() {
+				if err := p.Apply(t.Context(), c); err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+func TestTokensAreForTheAudience(t *testing.T) {
+	s := server.Running(t)
+	cfg := config(s, s.Realm(t))
+	cfg.Audience = "drover"
+	p := open(t, cfg)
+	c := sso.Client{ID: "srvc-acct-1", Secret: "the-secret", Name: "robot", Claims: map[string]string{"rh-org-id": "1"}}
+	for range 2 { // the second finds nothing to do
+		if err := p.Apply(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := byHand(t, s, cfg.Realm)
+	audiences := 0
+	for _, m := range *h.find(t, c.ID).ProtocolMappers {
+		if *m.ProtocolMapper == "oidc-audience-mapper" && (*m.Config)["included.custom.audience"] == "drover" {
+			audiences++
+		}
+	}
+	if audiences != 1 {
+		t.Errorf("%d mappers of the audience", audiences)
+	}
+	jwt, err := h.LoginClient(t.Context(), c.ID, c.Secret, cfg.Realm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, claims, err := h.DecodeAccessToken(t.Context(), jwt.AccessToken, cfg.Realm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if aud := fmt.Sprint((*claims)["aud"]); aud != "drover" && aud != "[drover]" {
+		t.Errorf("the audience is %s", aud)
+	}
+	if got, err := p.Get(t.Context(), c.ID); err != nil || len(got.Claims) != 1 {
+		t.Errorf("%+v %v", got.Claims, err)
+	}
+}

@@ -33,6 +33,9 @@ type Config struct {
 	// Owner marks the clients of this Drover: several may share a realm.
 	// Default "drover".
 	Owner string
+	// Audience that the clients' tokens are made for besides, so that a service
+	// which asks for one accepts them; default: none.
+	Audience string
 
 	// ClientID is Drover's own account, a client whose service account has the
 	// roles manage-clients, manage-users and manage-realm of the

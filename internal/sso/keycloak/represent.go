@@ -17,7 +17,10 @@ const mark = "drover.owner"
 // ours begins the names of the mappers that we made.
 const ours = "drover claim "
 
-const hardcoded = "oidc-hardcoded-claim-mapper"
+const (
+	hardcoded = "oidc-hardcoded-claim-mapper"
+	audience  = "oidc-audience-mapper"
+)
 
 // represent says how the client looks there, mappers and roles aside.
 func (p *Provider) represent(c sso.Client) gocloak.Client {
@@ -61,10 +64,20 @@ func differs(have *gocloak.Client, want gocloak.Client) bool {
 }
 
 // mappersOf are the mappers that put the claims, and clientId, into tokens.
-func mappersOf(c sso.Client) []gocloak.ProtocolMapperRepresentation {
+func (p *Provider) mappersOf(c sso.Client) []gocloak.ProtocolMapperRepresentation {
 	claims := map[string]string{"clientId": c.ID}
 	maps.Copy(claims, c.Claims)
 	var out []gocloak.ProtocolMapperRepresentation
+	if p.cfg.Audience != "" {
+		name, protocol, mapper := ours+"aud", "openid-connect", audience
+		out = append(out, gocloak.ProtocolMapperRepresentation{
+			Name: &name, Protocol: &protocol, ProtocolMapper: &mapper,
+			Config: &map[string]string{
+				"claim.name":               "aud", // nothing to the server; it tells mappers of other claims apart from this one
+				"included.custom.audience": p.cfg.Audience, "access.token.claim": "true", "id.token.claim": "false",
+			},
+		})
+	}
 	for _, claim := range slices.Sorted(maps.Keys(claims)) {
 		if claims[claim] == "" {
 			continue // the server keeps no empty values

@@ -36,6 +36,9 @@ func (p *Provider) grant(ctx context.Context, user string, roles []string) error
 		err := p.call(ctx, "give the client its roles", func(ctx context.Context, token string) error {
 			return p.api.AddRealmRoleToUser(ctx, token, p.cfg.Realm, user, add)
 		})
+		if fault.Is(err, fault.Invalid) { // so the server calls it when another process gives the same role at once
+			err = fault.New(fault.Conflict, "%w", err).Because(moved)
+		}
 		if err != nil {
 			return err
 		}
