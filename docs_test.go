@@ -61,3 +61,61 @@ func sourceTexts(t *testing.T) (texts []string) {
 	}
 	return texts
 }
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	fenced  = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+	notSlug = regexp.MustCompile(`[^\w\- ]`)
+)
+
+// A link of a page leads to a file that is there, and to a heading of it.
+func TestLinksLeadSomewhere(t *testing.T) {
+	pages := []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+	err := filepath.WalkDir("docs", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(name, ".md") {
+			pages = append(pages, name)
+		}
+		return err
+	})
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range link.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+			if strings.Contains(l[1], "://") || strings.HasPrefix(l[1], "mailto:") {
+				continue
+			}
+			file, anchor, _ := strings.Cut(l[1], "#")
+			target := page
+			if file != "" {
+				target = filepath.Join(filepath.Dir(page), file)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s leads to %s, which is not there", page, l[1])
+				continue
+			}
+			if anchor != "" && !hasHeading(t, target, anchor) {
+				t.Errorf("%s leads to %s, but there is no such heading", page, l[1])
+			}
+		}
+	}
+}
+
+func hasHeading(t *testing.T, page, anchor string) bool {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range heading.FindAllStringSubmatch(string(text), -1) {
+		if strings.ReplaceAll(notSlug.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,8 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/goccy/go-yaml"
+	"github.com/gofrs/flock"
 )
 
 // contexts is the file that remembers several servers. It may hold tokens, so
@@ -107,6 +110,30 @@ func (f *contexts) save() error {
 		return fmt.Errorf("cannot save contexts: %w", err)
 	}
 	return nil
+}
+
+// editContexts changes the file while no other command does.
+func (c *CLI) editContexts(ctx context.Context, edit func(*contexts) error) error {
+	path, err := c.contextsPath()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("cannot save contexts: %w", err)
+	}
+	lock := flock.New(path + ".lock")
+	if _, err := lock.TryLockContext(ctx, 20*time.Millisecond); err != nil {
+		return fmt.Errorf("cannot lock the contexts: %w", err)
+	}
+	defer lock.Unlock()
+	file, err := c.loadContexts()
+	if err != nil {
+		return err
+	}
+	if err := edit(file); err != nil {
+		return err
+	}
+	return file.save()
 }
 
 func (f *contexts) names() []string { return slices.Sorted(maps.Keys(f.Contexts)) }

@@ -223,7 +223,7 @@ func (c *CLI) objectTable(r v1.Resource, items []v1.Object, wide bool) *objectRo
 	}
 	have["offering"] = false // the resource says it already
 	for _, name := range slices.Sorted(maps.Keys(have)) {
-		if have[name] && (wide || name == "host") {
+		if have[name] && (wide || name == "host" || name == "client") {
 			rows.fields = append(rows.fields, name)
 			rows.table.head = append(rows.table.head, strings.ToUpper(name))
 		}

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gofrs/flock"
-
 	"github.com/droverhq/drover/api/client"
 )
 
@@ -178,30 +176,22 @@ func (c *CLI) bearer(name string, item contextItem) func(context.Context) (strin
 	}
 }
 
-func (c *CLI) renew(ctx context.Context, name string) (contextItem, error) {
-	path, err := c.contextsPath()
-	if err != nil {
-		return contextItem{}, err
-	}
-	lock := flock.New(path + ".lock")
-	if _, err := lock.TryLockContext(ctx, 50*time.Millisecond); err != nil {
-		return contextItem{}, err
-	}
-	defer lock.Unlock()
-	file, err := c.loadContexts()
-	if err != nil {
-		return contextItem{}, err
-	}
-	item, err := file.get(name)
-	if err != nil || item.fresh(c.now(), early) {
-		return item, err
-	}
-	p := provider{Token: item.TokenURL, End: item.LogoutURL}
-	g, err := p.exchange(ctx, url.Values{"grant_type": {"refresh_token"}, "client_id": {item.ClientID}, "refresh_token": {item.RefreshToken}})
-	if err != nil {
-		return item, err
-	}
-	item.keep(g, p, item.ClientID, c.now())
-	file.Contexts[name] = item
-	return item, file.save()
+func (c *CLI) renew(ctx context.Context, name string) (item contextItem, err error) {
+	err = c.editContexts(ctx, func(file *contexts) error {
+		if item, err = file.get(name); err != nil || item.fresh(c.now(), early) {
+			return err
+		}
+		// What was sent counts: an interrupt must not lose the answer.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		defer cancel()
+		p := provider{Token: item.TokenURL, End: item.LogoutURL}
+		g, err := p.exchange(ctx, url.Values{"grant_type": {"refresh_token"}, "client_id": {item.ClientID}, "refresh_token": {item.RefreshToken}})
+		if err != nil {
+			return err
+		}
+		item.keep(g, p, item.ClientID, c.now())
+		file.Contexts[name] = item
+		return nil
+	})
+	return item, err
 }

@@ -105,8 +105,11 @@ func (c *CLI) login(ctx context.Context, cmd *cobra.Command, f loginFlags) error
 	}
 	item := contextItem{Server: at.server}
 	item.keep(granted, provider, f.client, c.now())
-	file.Contexts[name], file.Current = item, name
-	if err := file.save(); err != nil {
+	err = c.editContexts(ctx, func(file *contexts) error {
+		file.Contexts[name], file.Current = item, name
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	as := who.User
@@ -231,8 +234,11 @@ func (c *CLI) logoutCommand() *cobra.Command {
 			}
 			// The token is forgotten here even if the provider cannot be told.
 			ended := item.end(cmd.Context())
-			file.Contexts[name] = contextItem{Server: item.Server}
-			if err := file.save(); err != nil {
+			err = c.editContexts(cmd.Context(), func(file *contexts) error {
+				file.Contexts[name] = contextItem{Server: item.Server}
+				return nil
+			})
+			if err != nil {
 				return err
 			}
 			if ended != nil {

@@ -85,6 +85,17 @@ func TestUsersAreForOperators(t *testing.T) {
 	if err := login(password); err != nil {
 		t.Error(err)
 	}
+	watch := w.listen("arthur", "/api/v1/watch?after=0", "") // of the same organisation, and its admin
+	w.create("alice", "rex")
+	for {
+		e, ok := watch.next()
+		if !ok || strings.Contains(e.data, "zoe") {
+			t.Fatalf("a tenant's watch says %v %s", ok, e.data)
+		}
+		if strings.Contains(e.data, `"name":"rex"`) {
+			break
+		}
+	}
 	var e v1.Error
 	w.want(409, "root", "POST", "/api/v1/users", `{"name":"zoe","password":"`+password+`"}`, &e)
 	w.want(400, "root", "POST", "/api/v1/users", `{"name":"yan","password":"short"}`, &e)
@@ -262,7 +273,9 @@ func TestOrderWithABillPromoteAndUpgrade(t *testing.T) {
 func TestInstancesKeepTheirSecret(t *testing.T) {
 	w := newWorld(t)
 	rex := w.create("alice", "rex")
-	w.edit(rex.ID, func(in *instance.Instance) { in.Status.Client, in.Status.Secret, in.Status.Rendered = "srvc-acct-x", "secret:abc", 41 })
+	w.edit(rex.ID, func(in *instance.Instance) {
+		in.Status.Client, in.Status.Secret, in.Status.Rendered = "srvc-acct-x", "secret:abc", 41
+	})
 	for _, who := range []string{"alice", "root"} {
 		all := w.told(who, "/api/v1/dinosaurs", "/api/v1/dinosaurs/rex", "/api/v1/dinosaurs/rex/history", "/api/v1/changes?limit=1000")
 		if strings.Contains(all, "secret:abc") || !strings.Contains(all, "srvc-acct-x") || !strings.Contains(all, `"rendered":41`) {
