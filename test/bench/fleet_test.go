@@ -92,30 +92,41 @@ func order(c *caller, name, plan string) (int, error) {
 	return c.do("POST", kafkaAPI+"?async=true", fmt.Sprintf(`{"name":%q,"plan":%q,"cloud_provider":"aws","region":"us-east-1"}`, name, plan))
 }
 
-// gauge is the sum of a metric over the series that hold all the labels.
-func gauge(t *testing.T, s *drover.Server, name string, labels ...string) (sum float64) {
+// metrics are the series of one scrape.
+type metrics map[string]float64
+
+func scrape(t *testing.T, s *drover.Server) metrics {
 	t.Helper()
 	_, body, err := newCaller(s.URL(), "").read("GET", "/metrics", "")
 	if err != nil {
 		t.Fatal(err)
 	}
+	out := metrics{}
 	for line := range strings.Lines(string(body)) {
 		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if n, _, _ := strings.Cut(series, "{"); n != name || slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(series, l) }) {
-			continue
-		}
 		var v float64
-		fmt.Sscan(value, &v)
-		sum += v
+		if _, err := fmt.Sscan(value, &v); err == nil {
+			out[series] = v
+		}
+	}
+	return out
+}
+
+// sum adds the series of a metric that hold all the labels.
+func (m metrics) sum(name string, labels ...string) (sum float64) {
+	for series, v := range m {
+		if n, _, _ := strings.Cut(series, "{"); n == name && !slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(series, l) }) {
+			sum += v
+		}
 	}
 	return sum
 }
 
-// until asks ten times a second.
+// until asks twice a second: a scrape costs the server some milliseconds.
 func until(t *testing.T, d time.Duration, what string, so func() bool) {
 	t.Helper()
 	end := time.Now().Add(d)
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for !so() {
 		if time.Now().After(end) {
@@ -131,7 +142,8 @@ func costs(t *testing.T, s *drover.Server, n int64, send func(i int64) (int, err
 	t.Helper()
 	load(t, s.PID(), 8, time.Minute, n/10, func(i int64) (int, error) { return send(-i) }) // to warm up
 	idle := func() bool {
-		return gauge(t, s, "drover_work_due", `kind="instance"`)+gauge(t, s, "drover_work_running", `kind="instance"`) == 0
+		m := scrape(t, s)
+		return m.sum("drover_work_due", `kind="instance"`)+m.sum("drover_work_running", `kind="instance"`) == 0
 	}
 	until(t, time.Minute, "the loop to come to rest", idle)
 	before := cpu(s.PID())
@@ -157,8 +169,11 @@ func TestPreflight(t *testing.T) {
 		}
 		plain, plainMS := costs(t, s, n, func(i int64) (int, error) { return create(u, name("rex", i)) })
 		full, fullMS := costs(t, s, n, func(i int64) (int, error) { return order(u, name("log", i), "standard.x1") })
-		for _, offering := range []string{"dinosaur", "kafka"} {
-			t.Logf("%s: %.0f of %.0f are placed", offering, gauge(t, s, "drover_instances", `status="provisioning"`, offering), gauge(t, s, "drover_instances", offering))
+		m := scrape(t, s)
+		for _, offering := range []string{`offering="dinosaur"`, `offering="kafka"`} {
+			if placed, all := m.sum("drover_instances", `status="provisioning"`, offering), m.sum("drover_instances", offering); placed != all {
+				t.Errorf("%s: only %.0f of %.0f are placed", offering, placed, all)
+			}
 		}
 		t.Logf("while they were sent: plain %.2f ms, full %.2f ms", plain.serverMS, full.serverMS)
 		report("server CPU of a create with full pre-flight against a plain one, the loop's part included, c=8", e.name,
@@ -200,7 +215,7 @@ func TestTrialsExpire(t *testing.T) {
 		})
 		t.Logf("ordered at %.0f/s", r.perSecond())
 		ready := func() bool {
-			return gauge(t, s, "drover_instances", `status="ready"`, `offering="kafka"`) == float64(n)
+			return scrape(t, s).sum("drover_instances", `status="ready"`, `offering="kafka"`) == float64(n)
 		}
 		until(t, 5*time.Minute, "all trials to be ready", ready)
 		s.Stop()
@@ -218,10 +233,11 @@ func TestTrialsExpire(t *testing.T) {
 		used := cpu(s.PID())
 		var noticed time.Duration
 		until(t, 5*time.Minute, "all trials to be gone", func() bool {
-			if noticed == 0 && gauge(t, s, "drover_instances_expired_total") == float64(n) {
+			m := scrape(t, s)
+			if noticed == 0 && m.sum("drover_instances_expired_total") == float64(n) {
 				noticed = time.Since(end)
 			}
-			return gauge(t, s, "drover_instances", `offering="kafka"`) == 0
+			return m.sum("drover_instances", `offering="kafka"`) == 0
 		})
 		gone := time.Since(end)
 		report(fmt.Sprintf("%d trials that expire in the same moment: all noticed / all gone after", n), e.name,
