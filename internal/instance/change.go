@@ -167,6 +167,9 @@ func (e *editing) hand(owner string) error {
 	if in.Org == "" { // its name is claimed under the owner
 		return fault.New(fault.Invalid, "only within an organisation can an instance be handed on").Because("field")
 	}
+	if owner != in.Owner && e.Policy != nil && e.Policy.Denied(owner) { // it would go at once
+		return fault.New(fault.Invalid, "user %.64q may not use this service", owner).Because("field")
+	}
 	if owner != in.Owner {
 		in.Owner, in.Spec.Owner = owner, owner
 	}

@@ -147,7 +147,7 @@ func (r *run) reserve(ctx context.Context) error {
 		return trouble{quotaSource, err}
 	}
 	in.reserved(id, number)
-	in.Status.Message = ""
+	in.Status.Source, in.Status.Message = r.Quota.Name(), ""
 	return nil
 }
 
@@ -170,17 +170,25 @@ func (r *run) releaseTickets(ctx context.Context) error {
 // seal makes up the account. It is written down before the provider hears of
 // it: whatever happens then, it is known what to look for.
 func (r *run) seal(ctx context.Context) error {
-	in := &r.in
-	ref := r.memory.kept(in.ID)
-	if ref == "" {
-		var err error
-		if ref, err = r.Keeper.Seal(ctx, []byte(rand.Text()+rand.Text())); err != nil {
-			return fmt.Errorf("cannot seal the secret of an account: %w", err)
-		}
-		r.memory.keep(in.ID, ref)
+	ref, err := r.sealed(ctx)
+	if err == nil {
+		r.in.Status.Client, r.in.Status.Secret = "srvc-acct-"+uuid(), ref
 	}
-	in.Status.Client, in.Status.Secret = "srvc-acct-"+uuid(), ref
-	return nil
+	return err
+}
+
+// sealed returns the reference to a new secret.
+func (r *run) sealed(ctx context.Context) (string, error) {
+	ref := r.memory.kept(r.in.ID)
+	if ref != "" {
+		return ref, nil
+	}
+	ref, err := r.Keeper.Seal(ctx, []byte(rand.Text()+rand.Text()))
+	if err != nil {
+		return "", fmt.Errorf("cannot seal the secret of an account: %w", err)
+	}
+	r.memory.keep(r.in.ID, ref)
+	return ref, nil
 }
 
 func uuid() string {
@@ -194,8 +202,15 @@ func uuid() string {
 // client is the account as it must be.
 func (r *run) client(ctx context.Context) (sso.Client, error) {
 	in := &r.in
-	r.memory.drop(in.ID)
 	secret, err := r.Keeper.Unseal(ctx, in.Status.Secret)
+	if r.memory.kept(in.ID) == in.Status.Secret {
+		r.memory.drop(in.ID) // it is written down
+	}
+	if fault.Is(err, fault.NotFound) { // lost: a new one takes its place
+		if in.Status.Secret, err = r.sealed(ctx); err == nil {
+			secret, err = r.Keeper.Unseal(ctx, in.Status.Secret)
+		}
+	}
 	if err != nil {
 		return sso.Client{}, fmt.Errorf("cannot read the secret of an account: %w", err)
 	}

@@ -168,6 +168,9 @@ func (in *Instance) deprovision(now time.Time) {
 	if o := in.Status.Observed; o != nil && o.State == stateDeleted {
 		in.Status.Observed = nil // said before it was asked: no answer to this
 	}
+	if in.placed() {
+		in.Status.Message = "waiting for the data plane to remove it"
+	}
 }
 
 const (

@@ -266,3 +266,105 @@ func TestAPromotionMeetsABrokenSource(t *testing.T) {
 		t.Errorf("%q: %q, %q", s.Promotion, s.PromotionDetails, s.Message)
 	}
 }
+
+// list is another source of quota, which holds nothing.
+type list struct{ entitlement.Source }
+
+func (list) Name() string { return "list" }
+
+func (list) Reserve(context.Context, entitlement.Who, entitlement.Product, string, int64) (string, error) {
+	return "", nil
+}
+
+func (list) Release(context.Context, string, string) error { return nil }
+
+// A reservation is given back to whoever has it, not to whoever is asked now.
+func TestAnotherSourceOfQuota(t *testing.T) {
+	w, out, _ := newStage(t)
+	in := w.order("band", instance.Create{Name: "queen"})
+	w.rounds()
+	w.order("band", instance.Create{Name: "wings"}) // not reserved yet
+	w.must(w.ledger.Close())
+	w.ports = func(c *instance.Config) {
+		out.ports(c)
+		c.Quota = list{c.Quota}
+	}
+	w.open()
+	w.rounds()
+	_, err := w.service.Delete(alice, "band", in.ID)
+	w.must(err)
+	w.rounds()
+	if n := len(w.instances(false)); n != 2 {
+		t.Errorf("%d are left, want both", n)
+	}
+	for _, in := range w.instances(false) {
+		switch {
+		case in.Name == "queen" && !strings.Contains(in.Status.Message, "source of quota"):
+			t.Errorf("%s: %q, %v left there", in.Phase, in.Status.Message, out.tickets)
+		case in.Name == "wings" && in.Status.Source != "list":
+			t.Errorf("its quota is said to be of %q", in.Status.Source)
+		}
+	}
+	w.must(w.ledger.Close())
+	w.ports = out.ports
+	w.open()
+	w.pass(time.Minute)
+	if in := w.one(); in.Name != "wings" || len(out.tickets) != 0 {
+		t.Errorf("%s is left, %v", in.Name, out.tickets)
+	}
+}
+
+// Nobody loses an instance by handing it to somebody who is denied.
+func TestAHandoverToTheDenied(t *testing.T) {
+	w, out, _ := newStage(t)
+	in := w.order("band", instance.Create{Name: "queen"})
+	w.rounds()
+	out.denied["mallory"] = true
+	if _, err := w.service.Patch(alice, "band", in.ID, body(`{"owner": "mallory"}`)); !fault.Is(err, fault.Invalid) {
+		t.Errorf("handed over: %v", err)
+	}
+}
+
+// A sealed secret that is lost is replaced, everywhere.
+func TestASecretThatIsLost(t *testing.T) {
+	w, out, _ := newStage(t)
+	w.order("band", instance.Create{Name: "queen"})
+	w.rounds()
+	in := w.one()
+	before := out.clients[in.Status.Client]
+	w.must(w.ledger.Shred(context.Background(), in.Status.Secret))
+	delete(out.kept, in.Status.Secret)
+	w.pass(13 * time.Minute)
+	after := w.one()
+	now := out.clients[after.Status.Client]
+	if len(out.clients) != 1 || now.ID != before.ID || now.Secret == before.Secret || after.Status.Message != "" || len(out.kept) != 1 {
+		t.Fatalf("%d accounts, the same secret: %v, %d secrets: %q", len(out.clients), now.Secret == before.Secret, len(out.kept), after.Status.Message)
+	}
+	doc, err := w.service.Reveal(context.Background(), after.Object, after.Status.Desired)
+	if err != nil || !strings.Contains(string(doc), now.Secret) {
+		t.Errorf("the agent does not get it: %v", err)
+	}
+	_, err = w.service.Delete(alice, "band", in.ID)
+	w.must(err)
+	w.rounds()
+	out.nothingLeft(w)
+}
+
+// A deletion says whom it waits for.
+func TestADeletionWaitsForTheDataPlane(t *testing.T) {
+	w, _, _ := newStage(t)
+	in := w.order("band", instance.Create{Name: "queen"})
+	w.rounds()
+	_, err := w.service.Delete(alice, "band", in.ID)
+	w.must(err)
+	w.work()
+	if in = w.one(); in.Phase != instance.Deprovision || !strings.Contains(in.Status.Message, "data plane") {
+		t.Errorf("%s: %q", in.Phase, in.Status.Message)
+	}
+	version := in.Version
+	w.pass(time.Hour)
+	w.rounds()
+	if left := w.instances(false); len(left) > 0 {
+		t.Errorf("it stays: %q, version %d, was %d", left[0].Status.Message, left[0].Version, version)
+	}
+}

@@ -90,8 +90,8 @@ func (r *run) withdrawCertificates(ctx context.Context) error {
 func (r *run) withdrawQuota(ctx context.Context) error {
 	s := &r.in.Status
 	for len(s.Tickets) > 0 {
-		if r.Quota == nil {
-			return notConfigured
+		if r.Quota == nil || s.Tickets[0].Number != "" && s.Source != r.Quota.Name() {
+			return notConfigured // somebody else has it
 		}
 		if err := r.Quota.Release(ctx, s.Tickets[0].Number, s.Tickets[0].ID); err != nil {
 			return err
