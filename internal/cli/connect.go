@@ -206,10 +206,15 @@ func (c *CLI) reach(cmd *cobra.Command, word string) (*session, v1.Resource, err
 	return s, r, err
 }
 
-// link is where an instance's host is reached, as well as the client can know.
-func (s *session) link(host string) string {
-	if host == "" {
-		return ""
+// localCluster is the data plane that `drover up` brings along.
+const localCluster = "local"
+
+// link is where an instance's host is reached, as well as the client can know:
+// what another data plane runs is not behind the local one's address.
+func (s *session) link(o v1.Object) string {
+	host := fieldText(o.Fields["host"])
+	if cluster, told := o.Fields["cluster"]; host == "" || told && cluster != localCluster {
+		return host
 	}
 	if _, port, err := net.SplitHostPort(s.at.routes); err == nil && (host == "localhost" || strings.HasSuffix(host, ".localhost")) {
 		if port == "80" {

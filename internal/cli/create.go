@@ -292,7 +292,7 @@ func (c *CLI) finish(cmd *cobra.Command, s *session, o outcome) error {
 	case !text:
 		return c.print(format, object)
 	case o.wait.wait && o.goal.word == "ready":
-		if link := s.link(fieldText(object.Fields["host"])); link != "" {
+		if link := s.link(object); link != "" {
 			c.printf("%s\n", clean(link, false))
 		}
 	case !o.wait.wait && o.verb == "created":

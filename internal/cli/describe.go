@@ -105,7 +105,7 @@ func (c *CLI) describe(s *session, r v1.Resource, o v1.Object, history []v1.Chan
 	reason, message := statusOf(o)
 	line("Why", safe(reason))
 	line("Waits for", safe(strings.TrimPrefix(message, "waiting for ")))
-	line("Host", safe(s.link(fieldText(o.Fields["host"]))))
+	line("Host", safe(s.link(o)))
 	if r.Kind == "instance" {
 		for _, fact := range instanceFacts(o, c.now()) {
 			line(fact[0], safe(fact[1]))
