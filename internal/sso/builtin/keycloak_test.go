@@ -1,7 +1,10 @@
 package builtin_test
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/Nerzal/gocloak/v13"
@@ -34,6 +37,26 @@ func TestClientsOfKeycloak(t *testing.T) {
 	}
 
 	person := w.login()
+	// Some read the refresh token itself: until when is it good?
+	parts := strings.Split(person.text("refresh_token"), ".")
+	if len(parts) != 3 {
+		t.Fatal("a refresh token has not the form of a JWT")
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	w.ok(err)
+	var says struct {
+		Type    string `json:"typ"`
+		Expires int64  `json:"exp"`
+		Issued  int64  `json:"iat"`
+	}
+	w.ok(json.Unmarshal(text, &says))
+	if says.Type != "Refresh" || says.Expires-says.Issued != 10*3600 {
+		t.Errorf("a refresh token says %s", text)
+	}
+	forged := parts[0] + "." + parts[1] + "." + parts[2][:20] + "AAAA" + parts[2][24:]
+	if _, err := k.RefreshToken(t.Context(), forged, "drover-cli", "", "drover"); err == nil {
+		t.Error("a refresh token with another signature is good")
+	}
 	info, err := k.GetUserInfo(t.Context(), person.text("access_token"), "drover")
 	w.ok(err)
 	if gocloak.PString(info.PreferredUsername) != "alice" {

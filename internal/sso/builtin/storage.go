@@ -93,9 +93,12 @@ func (s *storage) CreateAccessAndRefreshTokens(ctx context.Context, r op.TokenRe
 	now := s.p.Clock()
 	login.phase, login.expires = active, now.Add(s.p.RefreshTTL)
 	login.spec.Serial++
-	token := s.p.box.seal(forRefresh, []byte(login.id))
+	token, err := s.p.refreshToken(s.p.box.seal(forRefresh, []byte(login.id)), login.GetClientID(), now, login.expires)
+	if err != nil {
+		return "", "", time.Time{}, note(ctx, err)
+	}
 	login.spec.Refresh = digest(token)
-	err := s.p.save(ctx, login, "refresh")
+	err = s.p.save(ctx, login, "refresh")
 	if fault.Is(err, fault.Conflict) {
 		if err := s.p.end(ctx, login.id, "reuse"); err != nil {
 			return "", "", time.Time{}, note(ctx, err)
@@ -126,7 +129,11 @@ func (s *storage) TokenRequestByRefreshToken(ctx context.Context, token string) 
 
 // refresh opens a refresh token that this provider made, good or used.
 func (s *storage) refresh(ctx context.Context, token string) (*session, error) {
-	id, ok := s.p.box.open(forRefresh, token)
+	sealed, ok := s.p.sealedIn(token)
+	var id []byte
+	if ok {
+		id, ok = s.p.box.open(forRefresh, sealed)
+	}
 	if !ok {
 		return nil, fault.New(fault.Denied, "not a refresh token of this provider")
 	}
