@@ -125,6 +125,16 @@ func TestServiceAccountsBesideTheIssuer(t *testing.T) {
 			f.do(t, "", "GET", root, "").refused("nobody", 401, "15")
 			f.do(t, alice, "DELETE", root+"/"+id, "").ok(200)
 			f.do(t, alice, "GET", root+"/"+id, "").refused("it is gone", 404, "113")
+			// Clients of such an identity provider look at other members.
+			for line, want := range map[string]string{"GET /" + id: "service_account_not_found", "GET ?max=0": "invalid_field"} {
+				verb, path, _ := strings.Cut(line, " ")
+				if e := f.do(t, alice, verb, root+path, "").object(); e["error"] != want || e["error_description"] != e["reason"] {
+					t.Errorf("%s: %v", line, e)
+				}
+			}
+			if e := f.do(t, "", "GET", root, "").object(); e["error"] == nil {
+				t.Errorf("nobody: %v", e)
+			}
 		})
 	}
 	f.do(t, alice, "GET", "/auth/realms/other/apis/service_accounts/v1", "").refused("another realm", 404, "7")

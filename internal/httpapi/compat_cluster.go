@@ -180,13 +180,14 @@ func (s *server) ownParameters(r *http.Request, p *compatPath) (int, any, error)
 	if err != nil {
 		return 0, nil, err
 	}
-	parameters, err := s.fleetshardParameters(r, p, o)
-	return http.StatusOK, struct {
-		reference
-		Parameters []fleetshardParameter `json:"fleetshard_parameters"`
-	}{
-		reference{ID: o.ID, Kind: "ClusterAddonParameters", Href: ownHref(p, o) + "/addon_parameters"}, parameters,
-	}, err
+	// Older clients expect the cluster itself here, newer ones the parameters alone.
+	out, err := s.showOwn(r, p, o)
+	if err != nil {
+		return 0, nil, err
+	}
+	out["kind"], out["href"] = "ClusterAddonParameters", ownHref(p, o)+"/addon_parameters"
+	out["fleetshard_parameters"], err = s.fleetshardParameters(r, p, o)
+	return http.StatusOK, out, err
 }
 
 type fleetshardParameter struct {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/fault"
@@ -34,6 +35,40 @@ func showIssuerAccount(a account.Account) issuerAccount {
 	}
 	if !a.Created.IsZero() {
 		out.CreatedAt = a.Created.Unix()
+	}
+	return out
+}
+
+// issuers reports whether a path is of service accounts beside the issuer.
+func issuers(path string) bool {
+	if rest, ok := strings.CutPrefix(path, "/auth/realms/"); ok {
+		_, path, _ = strings.Cut(rest, "/")
+		path = "/" + path
+	}
+	return path == accountsPath || strings.HasPrefix(path, accountsPath+"/")
+}
+
+// issuerError is an error object that has, besides, what clients of that
+// identity provider look at.
+func issuerError(status int, e v1.Error, reason string) map[string]any {
+	word := "general_failure"
+	switch {
+	case reason == "account-limit":
+		word = "service_account_limit_exceeded"
+	case status == http.StatusUnauthorized:
+		word = "HTTP 401 Unauthorized"
+	case status == http.StatusForbidden:
+		word = "service_account_access_invalid"
+	case status == http.StatusNotFound:
+		word = "service_account_not_found"
+	case status == http.StatusBadRequest:
+		word = "invalid_field"
+	}
+	out := map[string]any{
+		"id": e.ID, "kind": e.Kind, "href": e.Href, "code": e.Code, "reason": e.Reason, "error": word, "error_description": e.Reason,
+	}
+	if e.OperationID != "" {
+		out["operation_id"] = e.OperationID
 	}
 	return out
 }

@@ -61,7 +61,7 @@ func TestKafkaOnTheWire(t *testing.T) {
 	made := w.object()
 	checkTypes(t, wireTypes, made)
 	for name, want := range map[string]any{
-		"kind": "KafkaRequest", "status": "accepted", "multi_az": true, "instance_type": "standard", "instance_type_name": "Standard", "size_id": "x1",
+		"kind": "Kafka", "status": "accepted", "multi_az": true, "instance_type": "standard", "instance_type_name": "Standard", "size_id": "x1",
 		"reauthentication_enabled": true, "billing_model": "standard", "owner": "alice", "total_max_connections": 9000.0, "max_partitions": 1500.0,
 		"max_data_retention_period": "P14D", "ingress_throughput_per_sec": "50Mi", "max_data_retention_size": map[string]any{"bytes": 1073741824000.0},
 	} {

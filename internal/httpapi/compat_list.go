@@ -116,7 +116,7 @@ func (s *server) compatList(w http.ResponseWriter, r *http.Request, p *compatPat
 	v := newView(p.off)
 	buf := make([]byte, 0, 128+len(objects)*640)
 	buf = append(buf, `{"kind":`...)
-	buf = appendJSON(buf, v.kind+"List")
+	buf = appendJSON(buf, v.list)
 	buf = append(buf, `,"page":`...)
 	buf = strconv.AppendInt(buf, int64(args.page), 10)
 	buf = append(buf, `,"size":`...)

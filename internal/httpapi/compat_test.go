@@ -36,7 +36,7 @@ func orderToDeletion(t *testing.T, r *rig) {
 		delete(got, at)
 	}
 	want := map[string]any{
-		"id": id, "kind": "DinosaurRequest", "href": dinosaurs + "/" + id, "status": "accepted", "name": "rex", "owner": "alice",
+		"id": id, "kind": "Dinosaur", "href": dinosaurs + "/" + id, "status": "accepted", "name": "rex", "owner": "alice",
 		"cloud_provider": "local", "region": "local", "multi_az": true, "host": "rex.dinosaurs.localhost",
 		"version": "1.0.0", "instance_type": "standard",
 	}
@@ -151,7 +151,7 @@ func lists(t *testing.T, r *rig) {
 			r.do(t, alice, "GET", dinosaurs+tc.query, "").ok(200).into(&list)
 			var names []string
 			for _, it := range list.Items {
-				if it.Kind != "DinosaurRequest" {
+				if it.Kind != "Dinosaur" {
 					t.Errorf("an item is a %s", it.Kind)
 				}
 				names = append(names, it.Name)
@@ -257,7 +257,7 @@ func TestAnotherOfferingNeedsNoCode(t *testing.T) {
 	r.shelf.put(t, []byte(second))
 	r.do(t, "", "GET", "/api/teapots_mgmt", "").ok(200)
 	made := r.do(t, alice, "POST", "/api/teapots_mgmt/v2/teapots?async=true", `{"name":"brown","multi_az":true}`).ok(202).object()
-	if made["kind"] != "TeapotOrder" || made["multi_az"] != false || made["cloud_provider"] != "kitchen" {
+	if made["kind"] != "Teapot" || made["multi_az"] != false || made["cloud_provider"] != "kitchen" {
 		t.Errorf("ordered %v", made)
 	}
 	e := r.do(t, alice, "POST", "/api/teapots_mgmt/v2/teapots?async=true", `{"name":"blue","region":"cellar"}`).refused("a closed region", 400, "31")

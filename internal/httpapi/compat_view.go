@@ -14,11 +14,12 @@ import (
 // of a hundred decodes nothing.
 type view struct {
 	kind string
+	list string // the kind of a list of them
 	href string // up to the id
 }
 
 func newView(off *offering.Offering) view {
-	return view{kind: requestKind(off.Spec), href: offeringBase(off.Spec) + "/" + off.Spec.Names.Plural + "/"}
+	return view{kind: off.Spec.Names.Kind, list: requestKind(off.Spec) + "List", href: offeringBase(off.Spec) + "/" + off.Spec.Names.Plural + "/"}
 }
 
 func (v view) append(buf []byte, o *ledger.Object) []byte {

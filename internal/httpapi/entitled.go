@@ -72,6 +72,9 @@ type quotaCost struct {
 	Allowed      int64             `json:"allowed"`
 	Consumed     int64             `json:"consumed"`
 	Related      []relatedResource `json:"related_resources"`
+	// Accounts at marketplaces are not known here. Clients go through the list
+	// without looking whether there is one.
+	CloudAccounts []any `json:"cloud_accounts"`
 }
 
 // quotaCost lists what the caller's organisation may have, of every offering
@@ -97,7 +100,7 @@ func (s *server) quotaCost(w http.ResponseWriter, r *http.Request) {
 			quota := strings.ToLower("cluster|rhinfra|" + a.Model.Product + "|" + a.Model.Name)
 			item := quotaCost{
 				Kind: "QuotaCost", Href: accountGroup + "/organizations/" + org + "/quota_cost", Organisation: org, Quota: quota,
-				Allowed: a.Allowed, Consumed: a.Consumed,
+				Allowed: a.Allowed, Consumed: a.Consumed, CloudAccounts: []any{},
 			}
 			if a.Allowed < 0 || a.Allowed > math.MaxInt32 {
 				item.Allowed = math.MaxInt32

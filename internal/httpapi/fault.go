@@ -188,5 +188,9 @@ func (s *server) problem(w http.ResponseWriter, r *http.Request, err error) (int
 // fail answers with the error object.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, e := s.problem(w, r, err)
+	if issuers(r.URL.Path) {
+		writeJSON(w, status, issuerError(status, e, fault.Reason(err)))
+		return
+	}
 	writeJSON(w, status, e)
 }

@@ -72,7 +72,7 @@ func instanceSchema(off *offering.Offering, kind string) node {
 	slices.Sort(required[4:])
 	maps.Copy(p, node{
 		"id":             text("Its id"),
-		"kind":           node{"type": "string", "const": kind},
+		"kind":           node{"type": "string", "const": off.Spec.Names.Kind},
 		"href":           text("Its path"),
 		"name":           text("As it was ordered"),
 		"owner":          text("User it belongs to"),

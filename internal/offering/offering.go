@@ -78,7 +78,8 @@ type API struct {
 	Group       string `json:"group"`
 	Version     string `json:"version"`
 	ErrorPrefix string `json:"errorPrefix"`
-	// Kinds of the wire: default <Kind>Request, <Kind>RequestList.
+	// The schema of an instance, and with List behind it the kind of a list:
+	// default <Kind>Request, <Kind>RequestList. An instance itself is a <Kind>.
 	RequestKind string `json:"requestKind,omitempty"`
 	// Serves lists the collections beside the instances that this API has:
 	// status, instance_types, service_accounts, sso_providers, clusters, promote.
