@@ -53,7 +53,7 @@ func TestParseFindsMistakesOfLargerServices(t *testing.T) {
 		"IdentityAgent":   {"an identity that would be the agent's", "identity: {name: canary}", "identity: {name: agent}", "spec.identity.name: is the name of the agent's own secret"},
 		"NoSecret":        {"a secret that there is not", `secret("canary")`, `secret("parrot")`, "spec.desired.spec.serviceAccounts: there is no such secret here; there are canary, tls.crt, tls.key"},
 		"SecretMade":      {"a secret whose name is made up on the way", `secret("canary")`, `secret(instance.name)`, "spec.desired.spec.serviceAccounts: there is no such secret here"},
-		"SecretText":      {"a secret inside text", "client-secret: ${secret", "client-secret: x ${secret", "spec.agent.parameters.client-secret: a secret cannot stand inside text"},
+		"SecretText":      {"a secret inside text", "sso-secret: ${secret", "sso-secret: x ${secret", "spec.agent.parameters.sso-secret: a secret cannot stand inside text"},
 		"SecretShown":     {"a secret where users read", "failed_reason: ${instance.reason}", `failed_reason: ${secret("canary")}`, "spec.present.failed_reason: undeclared reference to 'secret'"},
 		"SecretAdmin":     {"or operators", "actual_kafka_version: ${instance.actual[?\"kafka\"]}", `actual_kafka_version: ${secret("canary")}`, "spec.admin.present.actual_kafka_version: undeclared reference to 'secret'"},
 		"SecretOfAgent":   {"the agent's secret in a tenant's document", "principal\": instance.client", "principal\": secret(\"agent\")", "spec.desired.spec.serviceAccounts: there is no such secret here"},
@@ -270,13 +270,13 @@ func TestAgentParameters(t *testing.T) {
 	_, around := everything(t, o)
 	got, err := o.AgentParameters(t.Context(), around)
 	want := map[string]string{
-		"sso-base-url": "https://sso.example.org/auth/realms/r", "client-id": "agent-c1", "client-secret": offering.Secret("agent"),
+		"sso-auth-server-url": "https://sso.example.org/auth/realms/r", "sso-client-id": "agent-c1", "sso-secret": offering.Secret("agent"),
 		"control-plane-url": "https://drover.example.org", "cluster-id": "c1", "poll-interval": "15s", "resync-interval": "60s",
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v -want +got\n%s", err, diff)
 	}
-	secret, err := offering.FillSecret(got["client-secret"], func(name string) (string, error) { return "s3cret of " + name, nil })
+	secret, err := offering.FillSecret(got["sso-secret"], func(name string) (string, error) { return "s3cret of " + name, nil })
 	if err != nil || secret != "s3cret of agent" {
 		t.Errorf("got %q, %v", secret, err)
 	}
