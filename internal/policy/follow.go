@@ -20,8 +20,9 @@ type tables struct {
 
 // known is what was last seen of an object.
 type known struct {
-	version int64
-	value   any // nil: gone, or not to be read
+	version    int64
+	generation int64
+	value      any // nil: gone, or not to be read
 }
 
 // settle brings the tables to the objects' state, unless later ones were seen.
@@ -35,12 +36,17 @@ func (s *Service) settle(ctx context.Context, objects ...ledger.Object) {
 		if blank(o.Kind) == nil || o.Version <= before.version {
 			continue
 		}
+		if o.Generation == before.generation && o.Deleted.IsZero() == (before.value != nil) {
+			before.version = o.Version // only those whom it is about were told
+			s.known[o.Ref] = before
+			continue
+		}
 		value := decode(o)
 		if value == nil && o.Deleted.IsZero() {
 			s.Log.ErrorContext(ctx, "policy not understood; the last good version stays in force", "kind", o.Kind, "name", o.ID)
 			value = before.value
 		}
-		s.known[o.Ref] = known{version: o.Version, value: value}
+		s.known[o.Ref] = known{version: o.Version, generation: o.Generation, value: value}
 		touched[o.Kind] = true
 	}
 	if len(touched) == 0 {

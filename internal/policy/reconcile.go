@@ -75,8 +75,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, task reconcile.Task) (reconc
 	return reconcile.Done(set), nil
 }
 
-// wakesAtOnce bounds one commit.
-const wakesAtOnce = 500
+const (
+	// wakesAtOnce bounds one commit.
+	wakesAtOnce = 500
+	// foundAtOnce bounds one list, which costs what the holder has in all.
+	foundAtOnce = 10 * wakesAtOnce
+)
 
 func (r *Reconciler) wake(ctx context.Context, holder string, cause ledger.Cause) error {
 	if r.Tenants == nil {
@@ -88,12 +92,12 @@ func (r *Reconciler) wake(ctx context.Context, holder string, cause ledger.Cause
 		find = r.Tenants.OfOrg
 	}
 	for after := ""; ; {
-		wakes, next, err := find(ctx, name, after, wakesAtOnce)
+		wakes, next, err := find(ctx, name, after, foundAtOnce)
 		if err != nil {
 			return err
 		}
-		if len(wakes) > 0 {
-			if _, err := r.Store.Commit(ctx, ledger.Set{Actor: "system", Cause: cause, Wakes: wakes}); err != nil {
+		for some := range slices.Chunk(wakes, wakesAtOnce) {
+			if _, err := r.Store.Commit(ctx, ledger.Set{Actor: "system", Cause: cause, Wakes: some}); err != nil {
 				return err
 			}
 		}

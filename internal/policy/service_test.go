@@ -318,7 +318,7 @@ func (o tenants) OfOrg(_ context.Context, org, after string, limit int) ([]ledge
 func TestChangesAreTold(t *testing.T) {
 	store := open(t)
 	s := policy.NewService(policy.Config{Store: store})
-	r := &policy.Reconciler{Store: store, Tenants: tenants{"mallory": 1200, "trudy": 2, "acme": 3, "umbrella": 4}}
+	r := &policy.Reconciler{Store: store, Tenants: tenants{"mallory": 5600, "trudy": 2, "acme": 3, "umbrella": 4}}
 	var later []ledger.Ref
 	woken := func() map[string]int {
 		t.Helper()
@@ -377,7 +377,7 @@ func TestChangesAreTold(t *testing.T) {
 		}
 	}
 	apply(t, s, doc("DenyList", "a", "{users: [mallory]}"))
-	want("those of a new list", map[string]int{"mallory": 1200})
+	want("those of a new list", map[string]int{"mallory": 5600})
 	apply(t, s, doc("DenyList", "a", "{users: [mallory, trudy]}"))
 	want("only those who were added", map[string]int{"trudy": 2})
 	apply(t, s, doc("DenyList", "a", "{users: [trudy]}"))
