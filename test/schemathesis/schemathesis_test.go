@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -133,6 +134,9 @@ func (f *fuzz) write(t *testing.T, tokens []string) {
 	}
 }
 
+// wide are lines that nobody reads to their end.
+var wide = regexp.MustCompile(`(?m)^(.{400}).+$`)
+
 func (f *fuzz) run(t *testing.T, seed uint32, examples int, phases string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -151,7 +155,7 @@ func (f *fuzz) run(t *testing.T, seed uint32, examples int, phases string) {
 	cmd.Env = append(os.Environ(), "SCHEMATHESIS_HOOKS=drover_hooks", "PYTHONPATH="+f.dir, "DROVER_FUZZ_WORLD="+filepath.Join(f.dir, "world.json"))
 	start := time.Now()
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s with DROVER_TEST_SEED=%d: %v\n%s", f.document, seed, err, out.String())
+		t.Fatalf("%s with DROVER_TEST_SEED=%d: %v\n%s", f.document, seed, err, wide.ReplaceAllString(out.String(), "$1..."))
 	}
 	all, total, operations := f.answers(t), 0, 0
 	for _, operation := range slices.Sorted(maps.Keys(all)) {
