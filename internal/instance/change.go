@@ -32,16 +32,16 @@ func (s *Service) Update(ctx context.Context, offeringName, idOrName string, req
 				return err
 			}
 		}
+		versions := map[string]string{}
 		if req.Version != nil {
-			if err := e.upgrade(ctx, e.off.Spec.Components[0].Name, *req.Version); err != nil {
-				return err
+			versions[e.off.Spec.Components[0].Name] = *req.Version
+		}
+		maps.Copy(versions, req.Versions)
+		for _, component := range slices.Sorted(maps.Keys(versions)) {
+			if !e.who.Admin && !e.off.Changeable(component) {
+				return fault.New(fault.Denied, "only an operator may change the version of %s", component)
 			}
-		}
-		if len(req.Versions) > 0 && !e.who.Admin {
-			return fault.New(fault.Denied, "only an operator may change versions")
-		}
-		for _, component := range slices.Sorted(maps.Keys(req.Versions)) {
-			if err := e.upgrade(ctx, component, req.Versions[component]); err != nil {
+			if err := e.upgrade(ctx, component, versions[component]); err != nil {
 				return err
 			}
 		}

@@ -251,3 +251,19 @@ func TestTenantsDoNotSetWhatIsTheOperators(t *testing.T) {
 		t.Errorf("an operator: %v", err)
 	}
 }
+
+func TestTenantsDoNotChooseVersionsLater(t *testing.T) {
+	w, _, _ := newStage(t)
+	made := w.order("band", instance.Create{Name: "queen"})
+	w.rounds()
+	want := "1.2.0"
+	for _, req := range []instance.Update{{Version: &want}, {Versions: map[string]string{"band": want}}} {
+		if _, err := w.service.Update(alice, "band", made.ID, req); !fault.Is(err, fault.Denied) {
+			t.Errorf("%+v: got %v, want denied", req, err)
+		}
+	}
+	operator := access.With(alice, access.Principal{User: "op", Admin: true})
+	if _, err := w.service.Update(operator, "band", made.ID, instance.Update{Version: &want}); err != nil {
+		t.Errorf("an operator: %v", err)
+	}
+}

@@ -126,6 +126,16 @@ func (o *Offering) Version(component, v string) (string, error) {
 	return v, nil
 }
 
+// Changeable reports whether tenants may change the version of a component.
+func (o *Offering) Changeable(component string) bool {
+	for _, f := range o.Spec.Changes {
+		if f.Component == component {
+			return true
+		}
+	}
+	return false
+}
+
 // Hooks that are called when an instance enters a phase, in the order of the
 // file, with their timeouts filled in.
 func (o *Offering) Hooks(phase string) []Hook {
