@@ -156,8 +156,13 @@ func (s *server) given(r *http.Request, off *offering.Offering, clusterID string
 			return nil, err
 		}
 		for _, object := range objects {
-			if item, ok := instance.DesiredItem(object); ok {
+			item, ok := instance.DesiredItem(object)
+			if ok {
 				out[item.ID] = givenItem{item, object}
+				continue
+			}
+			if _, err := instance.Decode(object); err != nil { // it may well run there
+				return nil, fault.New(fault.Unavailable, "cannot make the document of instance %s: %w", object.ID, err)
 			}
 		}
 		if len(objects) < desiredPage {

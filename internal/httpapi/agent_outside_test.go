@@ -140,6 +140,32 @@ func TestManagedKafka(t *testing.T) {
 
 // Every endpoint of an agent is closed to everybody but the cluster's own agent
 // and operators, and nobody else learns whether the cluster is there.
+// Outside agents remove what they are not told of: what cannot be read is not
+// left out, the whole answer is.
+func TestAnUnreadableKafkaIsNotLeftOut(t *testing.T) {
+	o := newOffice(t)
+	o.dataPlane(t, "c1", "account")
+	id := o.provisioned(t, "alice", "one")
+	o.told(t, "account", "c1")
+	for {
+		object, err := o.ledger.Get(t.Context(), ledger.Ref{Kind: "instance", ID: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		object.Status = []byte(`{"units":"of another version of this server"}`)
+		_, err = o.ledger.Commit(t.Context(), ledger.Set{Actor: "test", Cause: "schedule:test", Puts: []ledger.Put{{Object: object, Expect: object.Version, Op: "update"}}})
+		if err == nil {
+			break
+		}
+		if fault.Reason(err) != "version" {
+			t.Fatal(err)
+		}
+	}
+	if w := o.do(t, "account", "GET", agentAPI+"c1/kafkas", ""); w.Code != 503 {
+		t.Errorf("the agent is told %d: %s", w.Code, w.Body)
+	}
+}
+
 func TestAnAgentSpeaksForItsOwnClusterAlone(t *testing.T) {
 	o := newOffice(t)
 	o.dataPlane(t, "c1", "account")
