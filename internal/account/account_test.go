@@ -3,6 +3,7 @@ package account_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +32,9 @@ func TestCreate(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]sso.Client{made.ClientID: want}, w.idp.all()); diff != "" {
 		t.Errorf("the identity provider (-want +got):\n%s", diff)
+	}
+	if !regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`).MatchString(made.ID) {
+		t.Errorf("clients want a UUID, and the id is %q", made.ID)
 	}
 	if !strings.HasPrefix(made.ClientID, "srvc-acct-") || len(made.ClientID) != 46 || made.Secret == "" || made.Owner != "mary" || made.Org != "acme" || made.Created.IsZero() {
 		t.Errorf("created: %+v", made)

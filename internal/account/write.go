@@ -25,7 +25,7 @@ func (s *Service) prepare(ctx context.Context, o ledger.Object, spec Spec) (fres
 		return fresh{}, err
 	}
 	spec.Client, spec.Secret = "srvc-acct-"+uuid(), ref
-	o.Ref, o.Phase = ledger.Ref{Kind: Kind.Name, ID: ledger.NewID()}, Creating
+	o.Ref, o.Phase = ledger.Ref{Kind: Kind.Name, ID: uuid()}, Creating
 	o.Fields = ledger.Fields{"use": spec.Use, "client": spec.Client}
 	if o.Spec, err = json.Marshal(spec); err != nil {
 		return fresh{}, err
