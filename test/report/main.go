@@ -57,6 +57,9 @@ var servers = []struct{ variable, name, brings string }{
 	{"DROVER_TEST_NO_BIND", "BIND", "apt-get install -y bind9"},
 	{"DROVER_TEST_NO_KEYCLOAK", "Keycloak", "test/with-keycloak.sh true"},
 	{"DROVER_TEST_NO_MOTO", "moto (Route 53)", "test/with-dns.sh true"},
+	{"DROVER_TEST_NO_GOSDK", "the Go SDK", "test/with-clients.sh true"},
+	{"DROVER_TEST_NO_JSSDK", "the JavaScript SDKs", "test/with-clients.sh true"},
+	{"DROVER_TEST_NO_RHOAS", "rhoas", "test/with-clients.sh true"},
 	{"DROVER_TEST_NO_SCHEMATHESIS", "made-up requests (Schemathesis)", "test/with-schemathesis.sh true"},
 }
 
