@@ -22,7 +22,7 @@ import (
 
 // maxBehind bounds the entries of hidden calls that are being written; callers
 // beyond that wait for theirs.
-const maxBehind = 64
+const maxBehind = 1024
 
 // waysIn are the calls of operators on Drover's own API that give somebody a
 // way in and change nothing: only an entry tells who did.
