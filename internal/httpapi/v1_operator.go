@@ -128,15 +128,12 @@ func (o *own) ledgerHead(ctx context.Context, _ *struct{}) (*body[v1.Ledger], er
 	return &body[v1.Ledger]{out}, nil
 }
 
-// openidConfiguration lets OIDC libraries find the built-in issuer's keys.
-func (o *own) openidConfiguration(w http.ResponseWriter, r *http.Request) {
-	scheme := "http"
-	if r.TLS != nil {
-		scheme = "https"
-	}
+// openidConfiguration lets OIDC libraries find the built-in issuer's keys: where
+// the server says it is, not where the request says it was sent.
+func (o *own) openidConfiguration(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]any{
 		"issuer":                                o.Issuer.Name(),
-		"jwks_uri":                              scheme + "://" + r.Host + "/.well-known/jwks.json",
+		"jwks_uri":                              o.URL + "/.well-known/jwks.json",
 		"id_token_signing_alg_values_supported": []string{"ES256"},
 		"response_types_supported":              []string{"id_token"},
 		"subject_types_supported":               []string{"public"},

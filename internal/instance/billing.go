@@ -2,6 +2,7 @@ package instance
 
 import (
 	"context"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -228,7 +229,7 @@ func (a assigned) counts(off *offering.Offering, in *Instance, region offering.R
 		out = quotaCounts(product(off, a.typ.Name, m), a.grant, a.size.Quota)
 	}
 	if a.typ.Quota == offering.QuotaTrial {
-		out = append(out, ledger.Count{Name: "trial/" + off.Metadata.Name + "/" + in.Org + "/" + in.Owner, Delta: 1, Max: max(a.typ.PerOwner, 1)})
+		out = append(out, ledger.Count{Name: "trial/" + off.Metadata.Name + "/" + url.PathEscape(in.Org) + "/" + in.Owner, Delta: 1, Max: max(a.typ.PerOwner, 1)})
 	}
 	if in.Spec.Cluster == "" {
 		limit, bounded := region.Limits[a.typ.Name]

@@ -239,3 +239,14 @@ func TestConcurrentOrdersMeetTheirBounds(t *testing.T) {
 		})
 	}
 }
+
+// Names with slashes do not share what is counted per owner.
+func TestTrialsOfOddNames(t *testing.T) {
+	w, out, off := newStage(t)
+	out.grants = nil
+	for _, who := range []access.Principal{{Org: "a/b", User: "c"}, {Org: "a", User: "b/c"}} {
+		if _, err := w.service.Create(access.With(context.Background(), who), off, instance.Create{Name: "queen"}); err != nil {
+			t.Errorf("%s of %s has no trial of its own: %v", who.User, who.Org, err)
+		}
+	}
+}
