@@ -20,13 +20,14 @@ const (
 	Fair   Mood = iota // lets everything through
 	Away               // ends every connection at once
 	Asleep             // takes what comes and never answers
-	Lossy              // fails one in five, half of them after the other side has done it
+	Lossy              // fails some, half of them after the other side has done it
 	Lying              // answers nonsense with status 200 (HTTP alone)
 )
 
 // Proxy stands before a server, for HTTP or for any TCP.
 type Proxy struct {
 	Addr   string
+	Odds   int // of Lossy: one in so many fails; default 5
 	mood   atomic.Int32
 	Failed atomic.Int64 // how often it was not fair
 	Passed atomic.Int64
@@ -35,7 +36,7 @@ type Proxy struct {
 	wakes chan struct{} // closed when those who were put to sleep may go
 }
 
-func newProxy() *Proxy { return &Proxy{wakes: make(chan struct{})} }
+func newProxy() *Proxy { return &Proxy{Odds: 5, wakes: make(chan struct{})} }
 
 // Feel changes its mood; whoever was kept waiting is let go without an answer.
 func (p *Proxy) Feel(m Mood) {
@@ -60,7 +61,7 @@ func (p *Proxy) sleep(gone <-chan struct{}) {
 func (p *Proxy) fate() (m Mood, late bool) {
 	m = Mood(p.mood.Load())
 	if m == Lossy {
-		if rand.IntN(5) > 0 {
+		if rand.IntN(p.Odds) > 0 {
 			m = Fair
 		} else {
 			late = rand.IntN(2) == 0
