@@ -242,14 +242,12 @@ func (t *teller) tell(ctx context.Context, items []*desiredItem, seq int64) erro
 func (t *teller) fill(ctx context.Context, items []*desiredItem) ([]*desiredItem, map[string][]byte) {
 	filled, out := map[string][]byte{}, make([]*desiredItem, 0, len(items))
 	for _, it := range items {
-		if it.secret && t.sent[it.ID] != it.Digest {
+		if it.secret && !it.Delete && t.sent[it.ID] != it.Digest { // a removal needs no secrets
 			body, err := t.reveal(ctx, it)
-			if err != nil && !it.Delete { // a removal needs no secrets
+			if err != nil {
 				continue
 			}
-			if err == nil {
-				filled[it.ID] = body
-			}
+			filled[it.ID] = body
 		}
 		out = append(out, it)
 	}
