@@ -135,10 +135,9 @@ func TestMillion(t *testing.T) {
 			database = args[1]
 		}
 		s := drover.Serve(t, args...)
-		stop := simulateFor(t, s)
+		simulate(t, s, 10_000_000) // at work in both runs alike, and back after the restarts
 		u := user(t, s, "alice", "acme")
 		load(t, s.PID(), 8, time.Minute, 1000, func(i int64) (int, error) { return create(u, fmt.Sprintf("seed-%d", i)) })
-		stop() // orders are placed and wait for their agent, in both runs alike
 		few := creates(t, s, u, "few")
 		s.Stop()
 		seed(t, s, database, 0, min(n, 100_000))
@@ -228,14 +227,6 @@ func queries(t *testing.T, e engine, l *sqlledger.Ledger, n int) {
 	report(fmt.Sprintf("first page of 100, any search and order, %d instances, the organisation has 10,000: p50 / p99", n), e.name,
 		ms(quantile(pages, .5))+" / "+ms(quantile(pages, .99)), "p99 < 50 ms")
 	report("its filtered total: p50 / p99", e.name, ms(quantile(totals, .5))+" / "+ms(quantile(totals, .99)), "< 250 ms")
-}
-
-// simulateFor runs a simulated data plane until stop, so that the cluster is known as ready.
-func simulateFor(t *testing.T, s *drover.Server) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := simulateUntil(ctx, t, s, 10_000_000)
-	return func() { cancel(); <-done }
 }
 
 // pages asks for first pages with every search and order that the API allows.
