@@ -95,7 +95,7 @@ func TestOfferingAppliedWhileRunning(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, text, want string }{
 		"expression": {"A field that is not there.", strings.Replace(good, "instance.parameters.species", "instance.parameters.speces", 1), fmt.Sprintf(`mammoth\.yaml:%d:\d+: .*speces`, line)},
 		"yaml":       {"No YAML.", strings.Replace(good, "spec:\n", "spec: [\n", 1), `mammoth\.yaml:\d+:\d+: `},
-		"unknown":    {"A field that no offering has.", strings.Replace(good, "  versions:", "  verions:", 1), `mammoth\.yaml:\d+:\d+: .*verions`},
+		"unknown":    {"A field that no offering has.", strings.Replace(good, "  components:", "  componnts:", 1), `mammoth\.yaml:\d+:\d+: .*componnts`},
 		"path":       {"The API path stays while there are instances.", strings.Replace(good, "mammoths_mgmt", "mammuts_mgmt", 1), `mammoth\.yaml: `},
 		"taken":      {"Names that another offering has.", strings.Replace(good, "plural: mammoths", "plural: dinosaurs", 1), `mammoth\.yaml: `},
 	} {

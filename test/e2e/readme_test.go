@@ -74,13 +74,15 @@ func typed(t *testing.T, dir, line string) (output string, code int) {
 }
 
 func TestReadme(t *testing.T) {
-	const create, list, curl, describe, remove = 0, 1, 2, 3, 4
+	const create, list, curl, describe, remove, order, why = 0, 1, 2, 3, 4, 5, 6
 	want := []string{
 		"bin/drover create dinosaur rex --wait",
 		"bin/drover get dinosaurs",
 		"curl http://rex.dinosaurs.localhost:8080/",
 		"bin/drover describe dinosaur rex",
 		"bin/drover delete dinosaur rex --wait",
+		"bin/drover create kafka orders",
+		"bin/drover describe kafka orders",
 	}
 	all := blocks(t)
 	if len(all) < 2 || !cmp.Equal(all[0], []string{"make run"}) {
@@ -88,7 +90,7 @@ func TestReadme(t *testing.T) {
 	}
 	lines := all[1]
 	if diff := cmp.Diff(want, lines); diff != "" {
-		t.Fatalf("the README's five lines are not those that are tested (-tested +README):\n%s", diff)
+		t.Fatalf("the README's lines are not those that are tested (-tested +README):\n%s", diff)
 	}
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
@@ -148,6 +150,11 @@ func TestReadme(t *testing.T) {
 	if status, _ := drover.Reach(s.Routes, "rex.dinosaurs.localhost"); status != 404 {
 		t.Errorf("the route of a deleted dinosaur answers %d", status)
 	}
+	matches(run(order), `(?m)^kafka/orders created`)
+	drover.Until(t, "the kafka to say what it waits for", func() bool {
+		out, _ := typed(t, dir, lines[why])
+		return strings.Contains(out, "waiting for room in region us-east-1 of aws")
+	})
 
 	for name, c := range map[string]struct {
 		reason, line string
