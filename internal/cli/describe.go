@@ -104,7 +104,11 @@ func (c *CLI) describe(s *session, r v1.Resource, o v1.Object, history []v1.Chan
 	line("Phase", phase)
 	reason, message := statusOf(o)
 	line("Why", safe(reason))
-	line("Waits for", safe(strings.TrimPrefix(message, "waiting for ")))
+	if what, waits := strings.CutPrefix(message, "waiting for "); waits {
+		line("Waits for", safe(what))
+	} else {
+		line("Message", safe(message))
+	}
 	line("Host", safe(s.link(o)))
 	if r.Kind == "instance" {
 		for _, fact := range instanceFacts(o, c.now()) {

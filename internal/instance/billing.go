@@ -65,7 +65,8 @@ func (s *Service) assign(ctx context.Context, off *offering.Offering, who access
 		return assigned{}, err
 	}
 	if want != "" && want != a.typ.Name {
-		return assigned{}, fault.New(fault.Invalid, "plan %q cannot be had: the instance type that you are entitled to is %q", req.Plan, a.typ.Name).Because("plan")
+		return assigned{}, fault.New(fault.Invalid, "plan %q cannot be had: there is no quota of yours for it; the instance type that you are entitled to is %q",
+			req.Plan, a.typ.Name).Because("plan")
 	}
 	a.size = a.typ.Sizes[0]
 	if req.Plan != "" {

@@ -45,7 +45,7 @@ func (s *Service) Update(ctx context.Context, offeringName, idOrName string, req
 				return err
 			}
 		}
-		if err := e.settable(req.Parameters); err != nil {
+		if err := e.settable(ctx, req.Parameters); err != nil {
 			return err
 		}
 		if err := e.set(req.Parameters); err != nil || req.Suspended == nil {
@@ -220,15 +220,23 @@ func (e *editing) offered(ctx context.Context, component, version string) error 
 	return nil
 }
 
-// settable refuses what only operators may set.
-func (e *editing) settable(parameters map[string]any) error {
-	if e.who.Admin {
-		return nil
-	}
+// settable refuses what only operators may set, and what a rule of the offering
+// forbids, whichever API it came by.
+func (e *editing) settable(ctx context.Context, parameters map[string]any) error {
 	properties, _ := e.off.Spec.Parameters["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
-		if p, _ := properties[name].(map[string]any); p["readOnly"] == true {
+		if p, _ := properties[name].(map[string]any); p["readOnly"] == true && !e.who.Admin {
 			return fault.New(fault.Invalid, "%.64s: is not the tenant's to set", name).Because("parameters")
+		}
+		for _, fields := range []map[string]offering.Field{e.off.Spec.Changes, e.off.Spec.Admin.Changes} {
+			for _, field := range fields {
+				if field.Parameter != name {
+					continue
+				}
+				if err := e.off.Allowed(ctx, field, e.in.Spec.Parameters[name], parameters[name]); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil

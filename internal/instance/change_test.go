@@ -267,3 +267,17 @@ func TestTenantsDoNotChooseVersionsLater(t *testing.T) {
 		t.Errorf("an operator: %v", err)
 	}
 }
+
+// A rule of the offering holds for operators too, whichever API they use.
+func TestRulesHoldForOperators(t *testing.T) {
+	w, _, _ := newStage(t)
+	made := w.order("band", instance.Create{Name: "queen"})
+	w.rounds()
+	operator := access.With(alice, access.Principal{User: "op", Admin: true})
+	for seats, kind := range map[float64]fault.Kind{5: fault.Invalid, 20: 0} {
+		_, err := w.service.Update(operator, "band", made.ID, instance.Update{Parameters: map[string]any{"seats": seats}})
+		if kind != 0 && !fault.Is(err, kind) || kind == 0 && err != nil {
+			t.Errorf("%v seats: %v", seats, err)
+		}
+	}
+}

@@ -263,6 +263,9 @@ func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 	}
 	within := or(facts.Timing.Place, placeWithin)
 	why := fmt.Sprintf("waiting for room in region %s of %s", in.Spec.Region, in.Spec.Provider)
+	if len(facts.Candidates) == 0 {
+		why = fmt.Sprintf("waiting for a ready cluster in region %s of %s: there is none", in.Spec.Region, in.Spec.Provider)
+	}
 	reason := fmt.Sprintf("Region %s of %s had no room for %s. Delete this instance and try another region, or try again later.",
 		in.Spec.Region, in.Spec.Provider, spoken(within))
 	if facts.Unsold != "" {

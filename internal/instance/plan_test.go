@@ -53,7 +53,9 @@ func TestPlan(t *testing.T) {
 	}{
 		{"an order goes to the first cluster with room", at(instance.Accepted), room,
 			[]instance.Action{instance.Place{Cluster: "c1"}, instance.Move{To: instance.Preparing}}},
-		{"without room it waits and says for what", at(instance.Accepted), instance.Facts{Units: 1},
+		{"without a cluster it waits and says for what", at(instance.Accepted), instance.Facts{Units: 1},
+			[]instance.Action{instance.Queue{Why: "waiting for a ready cluster in region here of local: there is none"}}},
+		{"and without room on it too", at(instance.Accepted), instance.Facts{Units: 1, Candidates: []cluster.Candidate{{ID: "c1", Capacity: 1, Used: 1}}},
 			[]instance.Action{instance.Queue{Why: "waiting for room in region here of local"}}},
 		{"after an hour without room it has failed, with advice",
 			at(instance.Accepted, func(in *instance.Instance) { in.Status.Since = start.Add(-time.Hour) }), instance.Facts{Units: 1},

@@ -153,7 +153,7 @@ func TestReadme(t *testing.T) {
 	matches(run(order), `(?m)^kafka/orders created`)
 	drover.Until(t, "the kafka to say what it waits for", func() bool {
 		out, _ := typed(t, dir, lines[why])
-		return strings.Contains(out, "waiting for room in region us-east-1 of aws")
+		return strings.Contains(out, "waiting for a ready cluster in region us-east-1 of aws")
 	})
 
 	for name, c := range map[string]struct {
