@@ -175,11 +175,20 @@ func (f *fuzz) run(t *testing.T, seed uint32, examples int, phases string) {
 		}
 		operations++
 		t.Logf("%s: %v", operation, all[operation])
-		if n < examples*4/5 { // the generator leaves out what it has made up before
+		if least := enough(f.document, examples); n < least {
 			t.Errorf("%s was asked %d times", operation, n)
 		}
 	}
 	t.Logf("%s: seed %d, %d requests to %d operations in %s", f.document, seed, total, operations, time.Since(start).Round(time.Second))
+}
+
+// enough is how many requests an operation must have got. Of the own document the
+// generator leaves some out that it has made up before.
+func enough(document string, examples int) int {
+	if document == "/openapi.json" {
+		return examples * 4 / 5
+	}
+	return examples
 }
 
 // answers counts statuses by operation.
