@@ -31,7 +31,7 @@ type layer struct {
 // decide on its floor first.
 var house = map[string]layer{
 	"ground": {
-		rooms:  []string{"internal/fault", "internal/ledger", "internal/reconcile", "internal/graph", "internal/expr", "internal/schema", "internal/resilience"},
+		rooms:  []string{"internal/fault", "internal/ledger", "internal/reconcile", "internal/graph", "internal/expr", "internal/schema", "internal/resilience", "internal/manifest", "internal/document"},
 		floors: []string{"ground"},
 		reason: "the ground carries every room, so it can know none of them",
 	},
@@ -41,7 +41,7 @@ var house = map[string]layer{
 		reason: "a port is a contract: what is behind it and who uses it are both strangers to it",
 	},
 	"domain": {
-		rooms:  []string{"internal/access", "internal/operation", "internal/account", "internal/policy", "internal/offering", "internal/cluster", "internal/instance", "internal/environment", "internal/gitops"},
+		rooms:  []string{"internal/access", "internal/operation", "internal/breaker", "internal/account", "internal/policy", "internal/offering", "internal/cluster", "internal/instance", "internal/environment", "internal/gitops"},
 		floors: []string{"ground", "port"},
 		reason: "decisions must not depend on how they are asked for or kept: declare an interface, and let app wire it",
 	},
@@ -75,6 +75,9 @@ var wrapped = map[string][]string{
 	"internal/expr":       {"github.com/google/cel-go"},
 	"internal/schema":     {"github.com/santhosh-tekuri/jsonschema/v6"},
 	"internal/resilience": {"github.com/failsafe-go/failsafe-go"},
+	"internal/manifest":   {"github.com/fluxcd/pkg/ssa", "github.com/fluxcd/cli-utils", "k8s.io", "sigs.k8s.io"},
+	"internal/document":   {"github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify"},
+	"internal/breaker":    nil,
 	"internal/access":     {"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "golang.org/x/crypto", "golang.org/x/time"},
 	"internal/operation":  nil,
 	"internal/account":    nil,

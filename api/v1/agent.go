@@ -29,12 +29,14 @@ type Desired struct {
 // Item is one instance as the data plane must have it.
 type Item struct {
 	ID         string          `json:"id"`
+	Kind       string          `json:"kind,omitempty" doc:"Empty: an instance; step: a part of what makes the cluster fit"`
 	Generation int64           `json:"generation"`
 	Token      int64           `json:"token" doc:"Fence: a runtime refuses an item with a lower one than it has seen"`
 	Digest     string          `json:"digest" doc:"sha256 of the body"`
 	Filled     bool            `json:"filled,omitempty" doc:"Secrets were put into the body after its digest was made: the digest tells bodies apart but does not fit this one"`
 	Delete     bool            `json:"delete,omitempty"`
 	Body       json.RawMessage `json:"body,omitempty"`
+	Proof      string          `json:"proof,omitempty" doc:"Signature of the control plane over SignedBytes, as a JWS with detached content"`
 }
 
 // Report is what an agent observes: PUT /api/v1/clusters/<id>/observed. It is
@@ -55,11 +57,13 @@ type Report struct {
 // ObservedItem is one instance as the data plane has it.
 type ObservedItem struct {
 	ID         string            `json:"id"`
+	Kind       string            `json:"kind,omitempty" doc:"Of the item that was applied"`
 	Generation int64             `json:"generation" doc:"Of the item that was applied"`
 	State      string            `json:"state" enum:"installing,ready,suspended,deleted,error,rejected"`
 	Message    string            `json:"message,omitempty" doc:"For the user, when it is not ready"`
 	Versions   map[string]string `json:"versions,omitempty"`
 	Routes     map[string]string `json:"routes,omitempty" doc:"Host to address inside the data plane"`
+	Conditions []Condition       `json:"conditions,omitempty"`
 }
 
 // Acknowledged answers a report.

@@ -81,10 +81,11 @@ func (a *Agent) send(ctx context.Context, beat bool) error {
 	if !known || !told && !beat {
 		return nil // nobody to report to yet: the first desired state comes with a nudge
 	}
-	var err error
-	if head.Capacity, err = a.cfg.Runtime.Capacity(ctx); err != nil {
-		return fmt.Errorf("cannot learn the capacity: %w", err)
+	facts, err := a.cfg.Runtime.Facts(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot learn what the data plane holds: %w", err)
 	}
+	head.Capacity = facts.Capacity
 	now, err := a.observe(ctx)
 	if err != nil {
 		return err

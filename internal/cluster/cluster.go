@@ -1,23 +1,29 @@
 // Package cluster owns the data planes that host instances: what they are, what
 // they can hold, whose they are, and what their agents say of them.
 //
-// It must not know instances, nor how a cluster comes to be.
+// It must not know instances. What makes clusters is behind the port provider.
 package cluster
 
 import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
-// Phases of a registered cluster.
+// Phases of a cluster.
 const (
+	Accepted       = "cluster_accepted"
+	Provisioning   = "cluster_provisioning"            // its provider makes it
+	Provisioned    = "cluster_provisioned"             // it is there, and is being made fit: its steps are applied
 	Waiting        = "waiting_for_fleetshard_operator" // its agent has not said that it is ready, or has fallen silent
 	Ready          = "ready"
-	Deprovisioning = "deprovisioning" // its tenant takes it away
+	Deprovisioning = "deprovisioning" // its provider takes it away
+	Cleanup        = "cleanup"        // it is gone, and its accounts go
+	Failed         = "failed"         // it cannot be made; the reason says why
 )
 
 // Kind declares clusters to the ledger.
@@ -43,6 +49,18 @@ type Spec struct {
 	Nodes    int64    `json:"nodes,omitempty"`    // that carry instances
 	Org      string   `json:"org,omitempty"`      // the tenant whose own it is; empty: the fleet's
 	Deleted  bool     `json:"deleted,omitempty"`  // it is to go
+
+	// Profile says what makes it and what makes it fit; empty: it is there
+	// already, only its agent reaches it, and offerings alone say what it needs.
+	Profile string            `json:"profile,omitempty"`
+	Labels  map[string]string `json:"labels,omitempty"` // "zone" is its failure domain
+	Taints  []string          `json:"taints,omitempty"` // orders are placed there only if they tolerate all of them
+	// Unschedulable clusters take no new orders; Draining ones are being emptied besides.
+	Unschedulable bool   `json:"unschedulable,omitempty"`
+	Draining      bool   `json:"draining,omitempty"`
+	Limit         *int64 `json:"limit,omitempty"`      // units that may be placed there, whatever the agent says; nil: as many as fit
+	Kubeconfig    string `json:"kubeconfig,omitempty"` // reference of the sealed one that it was registered with
+	Fleet         bool   `json:"fleet,omitempty"`      // the fleet made it for lack of room, and may remove it
 }
 
 // Status is what its agent reports. Heartbeats without news are not written.
@@ -61,6 +79,39 @@ type Status struct {
 	// Session is the connection that the agent was last known to speak over,
 	// and the replica that watches it; empty: nobody does.
 	Session string `json:"session,omitempty"`
+
+	Reason  string    `json:"reason,omitempty"`  // why it failed
+	Message string    `json:"message,omitempty"` // what it waits for, or its agent's trouble
+	Since   time.Time `json:"since,omitzero"`    // when the phase was entered
+	// State is the reference of what its provider keeps, Kubeconfig of how it is reached.
+	State      string   `json:"state,omitempty"`
+	Kubeconfig string   `json:"kubeconfig,omitempty"`
+	Steps      []Step   `json:"steps,omitempty"`    // of making it fit, in the order in which they are done
+	Platform   Platform `json:"platform,omitzero"`  // what the agent says that it runs on
+	Strays     []string `json:"strays,omitempty"`   // items that run there and that the ledger does not know
+	Protocol   int      `json:"protocol,omitempty"` // that its agent speaks
+	Version    string   `json:"version,omitempty"`  // of its agent's program
+}
+
+// Step of making a cluster fit, as far as it has come.
+type Step struct {
+	Name       string   `json:"name"` // "<profile or offering>/<step>"
+	Needs      []string `json:"needs,omitempty"`
+	State      string   `json:"state"` // waiting, applying, ready, error
+	Message    string   `json:"message,omitempty"`
+	Generation int64    `json:"generation,omitempty"` // of what was applied last
+	Digest     string   `json:"digest,omitempty"`     // of what is wanted
+	Objects    int      `json:"objects,omitempty"`    // that it has
+	// Inventory is what it applied, where the control plane itself did.
+	Inventory []string `json:"inventory,omitempty"`
+}
+
+// Platform is what a data plane is made of.
+type Platform struct {
+	Kind    string `json:"kind,omitempty"` // process, kubernetes, simulated
+	Version string `json:"version,omitempty"`
+	Nodes   int64  `json:"nodes,omitempty"`
+	Routes  string `json:"routes,omitempty"`
 }
 
 // Units of one instance type, as the agent counts them.

@@ -60,6 +60,10 @@ type Spec struct {
 	Agent   Agent            `json:"agent,omitzero"`
 	Metrics Metrics          `json:"metrics,omitzero"`
 	Timing  Timing           `json:"timing,omitzero"`
+	// Placement says on which of the clusters with room an instance is put.
+	Placement Placement `json:"placement,omitzero"`
+	// Steps make a cluster fit for this offering.
+	Steps []Step `json:"steps,omitempty"`
 	// Terms are what users must have accepted before they order; empty: nothing.
 	Terms string `json:"terms,omitempty"`
 	Hooks []Hook `json:"hooks,omitempty"`
@@ -220,6 +224,34 @@ type Metrics struct {
 	// What an expression yields is escaped, and must not be empty.
 	Selector string   `json:"selector,omitempty"`
 	Names    []string `json:"names,omitempty"` // that tenants may ask for
+}
+
+// Placement chooses among the clusters that can host an instance.
+type Placement struct {
+	// Strategy: "first-fit" (default: the oldest), "best-fit" (the fullest that
+	// has room), "spread" (the one with the fewest of By).
+	Strategy string `json:"strategy,omitempty"`
+	// By what instances are spread: "zone" (default; the clusters' label), "tenant".
+	By string `json:"by,omitempty"`
+	// Labels that a cluster must have, and taints that it may have.
+	Labels    map[string]string `json:"labels,omitempty"`
+	Tolerates []string          `json:"tolerates,omitempty"`
+	// Slack is how many units of a type a region keeps free, by type: below it
+	// the fleet makes another cluster, where a profile says how.
+	Slack map[string]int64 `json:"slack,omitempty"`
+}
+
+// Step is a part of making a cluster fit: manifests that are applied together,
+// once the steps that it needs are ready.
+type Step struct {
+	Name  string   `json:"name"`
+	Needs []string `json:"needs,omitempty"` // names of other steps of the same file
+	// Manifests are Kubernetes objects, with ${...} over cluster, sso and server;
+	// null is left out.
+	Manifests []map[string]any `json:"manifests"`
+	// Ready is CEL over objects, the list of its objects as they are; empty: all
+	// of them are healthy as Kubernetes understands it.
+	Ready string `json:"ready,omitempty"`
 }
 
 // Timing is how long steps may take; zero: the default.

@@ -16,7 +16,9 @@ type Runtime interface {
 	// Apply makes one item so, or removes it where Delete is set, and returns
 	// when that is under way; what becomes of it is seen through Observe. It is
 	// idempotent, and refuses an item with a lower Token than it has seen for
-	// the id (fault.Conflict, reason "fenced").
+	// the id in its epoch, or of a lower epoch (fault.Conflict, reason "fenced").
+	// What it applies it also keeps, and goes on with after a restart, without
+	// being told again.
 	Apply(ctx context.Context, item Item) error
 	// Observe returns everything the runtime holds, removed items included
 	// until Forget.
@@ -26,29 +28,51 @@ type Runtime interface {
 	Forget(ctx context.Context, id string) error
 	// Changed holds a signal after anything that Observe tells has changed.
 	Changed() <-chan struct{}
-	// Capacity is how many units fit in all.
-	Capacity(ctx context.Context) (int64, error)
+	// Facts tells what the data plane is and holds.
+	Facts(ctx context.Context) (Facts, error)
 }
 
-// Item is one instance as it must be.
+// Facts of a data plane.
+type Facts struct {
+	Capacity int64            // units that fit in all
+	Units    map[string]Units // by "<offering>/<type>"; nil: types are not told apart
+	Kind     string           // of runtime: "process"
+	Version  string           // of what it runs on, where that has one
+	Nodes    int64            // 0: not known
+	Routes   string           // what carries hosts: "proxy", "route", "gateway", "ingress"
+	Unready  string           // why nothing can be applied now; empty: it can
+}
+
+// Units of one instance type.
+type Units struct{ Max, Remaining int64 }
+
+// Item is one instance, or one step of what makes a cluster fit, as it must be.
 type Item struct {
 	ID         string
+	Kind       string // "": an instance; "step"
+	Epoch      int64  // of the ledger that wants it
 	Generation int64
 	Token      int64
 	Delete     bool
 	Body       json.RawMessage
+	Proof      string // the control plane's signature; kept with the item
 }
 
 // Observed is one instance as it is. Its maps belong to the runtime: they are
 // read, never changed.
 type Observed struct {
 	ID         string
+	Kind       string // of the item
 	Generation int64
 	State      State
 	Message    string // for the user, when it is not ready
 	Versions   map[string]string
 	Routes     map[string]string // host to address
+	Conditions []Condition
 }
+
+// Condition of an item, as Kubernetes words it.
+type Condition struct{ Type, Status, Reason, Message string }
 
 // State of an item in a runtime.
 type State string

@@ -144,8 +144,8 @@ func ready(b *bench) {
 	if got.Message != "" {
 		b.Errorf("a ready item has the message %q", got.Message)
 	}
-	if n, err := b.rt.Capacity(b.Context()); err != nil || n <= 0 {
-		b.Errorf("Capacity: %d, %v", n, err)
+	if facts, err := b.rt.Facts(b.Context()); err != nil || facts.Capacity <= 0 {
+		b.Errorf("facts: %+v, %v", facts, err)
 	}
 	b.clean("a")
 }

@@ -209,8 +209,10 @@ func (r *Runtime) Set(id string, state runtime.State, message string) {
 // Changed implements runtime.Runtime.
 func (r *Runtime) Changed() <-chan struct{} { return r.changed }
 
-// Capacity implements runtime.Runtime.
-func (r *Runtime) Capacity(context.Context) (int64, error) { return r.cfg.Capacity, nil }
+// Facts implements runtime.Runtime.
+func (r *Runtime) Facts(context.Context) (runtime.Facts, error) {
+	return runtime.Facts{Capacity: r.cfg.Capacity, Kind: "simulated"}, nil
+}
 
 func (r *Runtime) notify() {
 	select {
