@@ -51,7 +51,7 @@ var reserved = []string{
 	"resource", "resources", "deployment", "deployments", "errors", "status", "cloud_providers", "agent-clusters",
 	"openapi", "admin", "instance_types", "service_accounts", "sso_providers", "metrics", "audit",
 	"quota", "quotas", "terms", "denylist", "denylists", "accesslist", "accesslists", "acceptance", "acceptances", "audits",
-	"user", "users", "serviceaccount", "serviceaccounts", "account", "accounts", "policy", "policies",
+	"user", "users", "serviceaccount", "serviceaccounts", "account", "accounts", "policy", "policies", "profile", "profiles",
 }
 
 // check reports what the types of the fields cannot say.

@@ -241,6 +241,15 @@ type Placement struct {
 	Slack map[string]int64 `json:"slack,omitempty"`
 }
 
+// Strategies of placement, and what instances are spread by.
+const (
+	FirstFit = "first-fit"
+	BestFit  = "best-fit"
+	Spread   = "spread"
+	ByZone   = "zone"
+	ByTenant = "tenant"
+)
+
 // Step is a part of making a cluster fit: manifests that are applied together,
 // once the steps that it needs are ready.
 type Step struct {
@@ -249,8 +258,8 @@ type Step struct {
 	// Manifests are Kubernetes objects, with ${...} over cluster, sso and server;
 	// null is left out.
 	Manifests []map[string]any `json:"manifests"`
-	// Ready is CEL over objects, the list of its objects as they are; empty: all
-	// of them are healthy as Kubernetes understands it.
+	// Ready is CEL, without ${}, over objects, the list of its objects as they
+	// are; empty: all of them are healthy as Kubernetes understands it.
 	Ready string `json:"ready,omitempty"`
 }
 
@@ -357,6 +366,10 @@ type ClusterFacts struct {
 	ID     string `json:"id"`
 	Domain string `json:"domain"` // base domain of its routes
 	Client string `json:"client"` // id of its agent's account
+	Login  string `json:"login"`  // id of the client through which people log in to it
+	// Provider and Region that it stands in.
+	Provider string `json:"provider"`
+	Region   string `json:"region"`
 	// Private clusters are reached from the tenant's own network only.
 	Private bool `json:"private"`
 	// Nodes is how many nodes it may have, by instance type, as far as it is known.

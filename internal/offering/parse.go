@@ -34,6 +34,7 @@ type Offering struct {
 	plans      map[[2]string]plan
 
 	presentAdmin, parametersOfAgent *expr.Template
+	steps                           *Steps
 }
 
 type plan struct {
@@ -130,6 +131,7 @@ func (f *file) compile(o *Offering) {
 		parameters[name] = value
 	}
 	o.parametersOfAgent = f.template(env.cluster, parameters, at("agent", "parameters"))
+	f.compileSteps(o)
 	o.allowed = map[string]*expr.Template{}
 	for path, changes := range map[string]map[string]Field{"changes": o.Spec.Changes, "admin": o.Spec.Admin.Changes} {
 		for name, c := range changes {

@@ -98,6 +98,9 @@ func (f *file) tryCluster(o *Offering, around Surroundings) {
 		if _, err := o.AgentParameters(ctx, place); err != nil {
 			f.missing([]any{"spec", "agent", "parameters"}, "cannot be made: %v", cause(err))
 		}
+		if _, err := o.steps.Render(ctx, place); err != nil {
+			f.missing([]any{"spec", "steps"}, "cannot be made: %v", err)
+		}
 	}
 }
 
