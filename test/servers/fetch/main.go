@@ -2,6 +2,7 @@
 // tests that need them start:
 //
 //	go run ./test/servers/fetch keycloak
+//	go run ./test/servers/fetch all
 //
 // It owns nothing but the list of names.
 package main
@@ -11,27 +12,54 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 
 	"github.com/droverhq/drover/test/keycloak"
 	"github.com/droverhq/drover/test/servers"
+	"github.com/droverhq/drover/test/servers/built"
 )
 
-var archives = map[string]servers.Archive{
-	keycloak.Archive.Name: keycloak.Archive,
+// server is something that can be brought.
+type server struct {
+	name  string
+	bring func(context.Context) (string, error)
+}
+
+func known() []server {
+	list := []server{{keycloak.Archive.Name, func(ctx context.Context) (string, error) {
+		return servers.Fetch(ctx, keycloak.Archive, os.Stderr)
+	}}}
+	for _, b := range built.All {
+		list = append(list, server{b.Name, func(ctx context.Context) (string, error) {
+			return servers.Build(ctx, b, os.Stderr)
+		}})
+	}
+	return list
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	for _, name := range os.Args[1:] {
-		a, ok := archives[name]
-		if !ok {
+	names, all := os.Args[1:], known()
+	for _, name := range names {
+		if name != "all" && !slices.ContainsFunc(all, func(s server) bool { return s.name == name }) {
 			fmt.Fprintf(os.Stderr, "fetch: no server is called %q\n", name)
 			os.Exit(2)
 		}
-		if _, err := servers.Fetch(ctx, a, os.Stderr); err != nil {
-			fmt.Fprintln(os.Stderr, "fetch:", err)
-			os.Exit(1)
+	}
+	// One after the other: each compile takes every core, and the linkers' memory
+	// would add up.
+	failed := false
+	for _, s := range all {
+		if !slices.Contains(names, s.name) && !slices.Contains(names, "all") {
+			continue
 		}
+		if _, err := s.bring(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "fetch:", err)
+			failed = true
+		}
+	}
+	if failed {
+		os.Exit(1)
 	}
 }
