@@ -5,15 +5,15 @@ export CGO_ENABLED = 0
 GO      = go
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
-# What needs the built binary or Keycloak runs in `make e2e`, and only there.
-E2E     = $(shell $(GO) list -tags e2e ./... 2>/dev/null | grep -E "/test/(e2e|fault|clients|keycloak|schemathesis)|/internal/sso/keycloak")
-UNIT    = $(shell $(GO) list ./... | grep -vE '/test/(e2e|fault|clients)')
+# What needs the built binary, Keycloak, Kubernetes or OpenTofu runs in `make e2e`, and only there.
+E2E     = $(shell $(GO) list -tags e2e ./... 2>/dev/null | grep -E "/test/(e2e|fault|clients|keycloak|schemathesis|kubernetes|dataplane)|/internal/(sso/keycloak|runtime/kubernetes|manifest|provider)")
+UNIT    = $(shell $(GO) list ./... | grep -vE '/test/(e2e|fault|clients|dataplane)')
 CROSS   = linux/arm64 darwin/arm64 windows/amd64
 CROSS_ALL = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 FUZZTIME = 20s
 
 .DEFAULT_GOAL = help
-.PHONY: help build run run/docs check test e2e bench lint fuzz cross fmt clean
+.PHONY: help build run run/docs check test e2e servers bench lint fuzz cross fmt clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z\/0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,8 +41,11 @@ cross: ## builds for every system
 test: ## all tests, with the servers they need (PostgreSQL, BIND, an emulator of Route 53), which are set up for them
 	@test/with-dns.sh test/with-postgres.sh sh -c '$(GO) test -json $(UNIT) | $(GO) run ./test/report test'
 
-e2e: build ## tests on the built binary, on Keycloak, with clients of other fleet managers, and with made-up requests
-	@test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 20m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
+e2e: build ## tests on the built binary, on Keycloak and Kubernetes, with clients of other fleet managers, and with made-up requests
+	@test/with-kubernetes.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 20m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
+
+servers: ## the servers that tests need and that are fetched or built into the cache (the first time takes 20 minutes)
+	@$(GO) run ./test/servers/fetch all
 
 bench: build ## the table of docs/benchmarks.md, measured here (starts its own PostgreSQL, with fsync on)
 	@DROVER_TEST_POSTGRES= DROVER_TEST_BINARY="$$PWD/bin/drover" sh -c 'for p in "-run TestTransitionTable ./internal/sqlledger" ./test/bench; do $(GO) test -tags bench -count=1 -timeout 60m -v $$p || exit 1; done'

@@ -56,6 +56,8 @@ var servers = []struct{ variable, name, brings string }{
 	{"DROVER_TEST_NO_POSTGRES", "PostgreSQL", "apt-get install -y postgresql"},
 	{"DROVER_TEST_NO_BIND", "BIND", "apt-get install -y bind9"},
 	{"DROVER_TEST_NO_KEYCLOAK", "Keycloak", "test/with-keycloak.sh true"},
+	{"DROVER_TEST_NO_KUBERNETES", "Kubernetes", "test/with-kubernetes.sh true"},
+	{"DROVER_TEST_NO_TOFU", "OpenTofu", "test/with-kubernetes.sh true"},
 	{"DROVER_TEST_NO_MOTO", "moto (Route 53)", "test/with-dns.sh true"},
 	{"DROVER_TEST_NO_GOSDK", "the Go SDK", "test/with-clients.sh true"},
 	{"DROVER_TEST_NO_JSSDK", "the JavaScript SDKs", "test/with-clients.sh true"},

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"syscall"
 
 	"github.com/droverhq/drover/test/keycloak"
 	"github.com/droverhq/drover/test/servers"
@@ -38,7 +39,7 @@ func known() []server {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	names, all := os.Args[1:], known()
 	for _, name := range names {
