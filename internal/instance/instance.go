@@ -139,6 +139,7 @@ type Status struct {
 	Refused   int64     `json:"refused,omitempty"` // the generation that a hook has refused
 
 	Cluster   string            `json:"cluster,omitempty"`
+	Placed    string            `json:"placed,omitempty"`   // why there, for users
 	Units     int64             `json:"units,omitempty"`    // reserved on the cluster
 	Room      []Hold            `json:"room,omitempty"`     // the cluster's counters that they are counted in
 	Rejected  []string          `json:"rejected,omitempty"` // clusters that had no room after all
@@ -177,6 +178,7 @@ type Status struct {
 	// Rendered under the lease Token. Issued is the generation that changed it
 	// last: a wish that the data plane need not hear of leaves it alone.
 	Desired  json.RawMessage `json:"desired,omitempty"`
+	Digest   string          `json:"digest,omitempty"` // of Desired, as digestOf makes it
 	Rendered int64           `json:"rendered,omitempty"`
 	Issued   int64           `json:"issued,omitempty"`
 	Token    int64           `json:"token,omitempty"`
@@ -211,15 +213,33 @@ type Observed struct {
 	Upgrading  []string          `json:"upgrading,omitempty"` // components, sorted
 	Placement  string            `json:"placement,omitempty"` // the placing that it speaks of
 	AdminURL   string            `json:"admin_url,omitempty"`
+	Conditions []Condition       `json:"conditions,omitempty"`
+	// Leaf is the digest that the agent made of all that it said, so that the two
+	// sides need not repeat themselves to find that they agree.
+	Leaf uint64 `json:"leaf,omitempty,string"`
 }
 
-func (o *Observed) equal(p *Observed) bool {
+// Condition is one of the things that an agent says of an instance, as
+// Kubernetes words them.
+type Condition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// says reports whether two words mean the same, whatever they were made of.
+func (o *Observed) says(p *Observed) bool {
 	if o == nil || p == nil {
 		return o == p
 	}
 	return o.Generation == p.Generation && o.State == p.State && o.Message == p.Message &&
 		o.Placement == p.Placement && o.AdminURL == p.AdminURL &&
-		maps.Equal(o.Versions, p.Versions) && slices.Equal(o.Upgrading, p.Upgrading)
+		maps.Equal(o.Versions, p.Versions) && slices.Equal(o.Upgrading, p.Upgrading) && slices.Equal(o.Conditions, p.Conditions)
+}
+
+func (o *Observed) equal(p *Observed) bool {
+	return o.says(p) && (o == nil || o.Leaf == p.Leaf)
 }
 
 // States that agents report, as package runtime names them.
@@ -270,31 +290,6 @@ func ValidateName(name string) error {
 		return fault.New(fault.Invalid, "name does not match %s", namePattern).Because("name-invalid")
 	}
 	return nil
-}
-
-// Item is an instance as the data plane must have it.
-type Item struct {
-	ID         string
-	Generation int64
-	Token      int64
-	Delete     bool
-	Body       json.RawMessage
-}
-
-// DesiredItem tells what the data plane must have of an object; ok is false for
-// what it need not know (yet, or any more).
-func DesiredItem(o ledger.Object) (item Item, ok bool) {
-	if o.Kind != Kind.Name || !o.Deleted.IsZero() || o.Phase == Accepted || o.Phase == Preparing || o.Phase == Deleting {
-		return Item{}, false
-	}
-	in, err := Decode(o)
-	if err != nil || len(in.Status.Desired) == 0 || in.Status.Cluster == "" {
-		return Item{}, false
-	}
-	return Item{
-		ID: o.ID, Generation: in.issued(), Token: in.Status.Token,
-		Delete: o.Phase == Deprovision, Body: in.Status.Desired,
-	}, true
 }
 
 // placed reports whether a data plane may hold something of the instance.

@@ -23,6 +23,24 @@ type Observation struct {
 	Upgrading  []string      // components whose version it is changing
 	Routes     []RouteReport // none: nothing is said of them
 	AdminURL   string        // of the instance's own API
+	Conditions []Condition
+	Leaf       uint64 // of all that the agent said of it; 0: its protocol has none
+}
+
+// Outcome is what became of observations.
+type Outcome struct {
+	Refused []string // that make no sense; telling them again mends nothing
+	// Strangers are refused ones of what the ledger has nothing of in this
+	// cluster: instances that nobody knows, that are gone, or that are elsewhere.
+	Strangers []string
+	Later     []string  // that may be taken once their offering is loaded
+	Written   []Written // that were news
+}
+
+// Written is an instance as a report left it.
+type Written struct {
+	Object ledger.Object
+	Seq    int64
 }
 
 // RouteReport is where the data plane takes traffic for a host of the instance:
@@ -41,102 +59,152 @@ const (
 	noOffering    = "offering"
 )
 
-// Report writes what an agent observed, as far as it is news, and wakes what it
+// Report is Observe for those who need not know more than what was refused.
+func (s *Service) Report(ctx context.Context, clusterID string, items []Observation) (refused []string, err error) {
+	out, err := s.Observe(ctx, clusterID, items)
+	if err == nil && len(out.Later) > 0 {
+		err = fault.New(fault.Unavailable, "the offering of %s is not loaded", out.Later[0]).Because(noOffering)
+	}
+	return out.Refused, err
+}
+
+// stranger is the reason of refusals of what is not in this cluster.
+const stranger = "stranger"
+
+// Observe writes what an agent observed, as far as it is news, and wakes what it
 // is about. An observation that makes no sense (of an instance elsewhere, of a
 // generation that never was, in an unknown state) changes nothing and is
 // returned as refused, and so is one of an instance that cannot be read or
 // shown: telling it again mends nothing. The others are not harmed, nor are they
 // by one that cannot be written now, for which the first error is returned.
-func (s *Service) Report(ctx context.Context, clusterID string, items []Observation) (refused []string, err error) {
+func (s *Service) Observe(ctx context.Context, clusterID string, items []Observation) (Outcome, error) {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	var group errgroup.Group
 	group.SetLimit(reportWriters)
-	bad := make([]bool, len(items))
+	fates, written := make([]error, len(items)), make([]Written, len(items))
 	for i, item := range items {
 		group.Go(func() error {
-			err := s.observe(ctx, clusterID, item)
+			var err error
+			written[i], err = s.observe(ctx, clusterID, item)
 			switch kind := fault.Of(err); {
 			case err == nil:
-			case kind == fault.Invalid, kind == fault.NotFound, kind == fault.Internal && ctx.Err() == nil:
-				bad[i] = true
+			case kind == fault.Invalid, kind == fault.NotFound, kind == fault.Internal && ctx.Err() == nil, fault.Reason(err) == noOffering:
+				fates[i] = err
 				return nil
-			case kind == fault.Unavailable && fault.Reason(err) != noOffering:
+			case kind == fault.Unavailable:
 				giveUp() // the store is away for all of them
 			}
 			return err
 		})
 	}
-	err = group.Wait()
+	err := group.Wait()
+	var out Outcome
 	for i, item := range items {
-		if bad[i] {
-			refused = append(refused, item.ID)
+		switch fate := fates[i]; {
+		case fault.Reason(fate) == noOffering:
+			out.Later = append(out.Later, item.ID)
+		case fate != nil:
+			out.Refused = append(out.Refused, item.ID)
+			if fault.Is(fate, fault.NotFound) || fault.Reason(fate) == stranger {
+				out.Strangers = append(out.Strangers, item.ID)
+			}
+		case written[i].Seq > 0:
+			out.Written = append(out.Written, written[i])
 		}
 	}
-	return refused, err
+	return out, err
 }
 
-func (s *Service) observe(ctx context.Context, clusterID string, item Observation) error {
+func (s *Service) observe(ctx context.Context, clusterID string, item Observation) (Written, error) {
+	var none Written
 	if !slices.Contains(states, item.State) {
-		return fault.New(fault.Invalid, "unknown state")
+		return none, fault.New(fault.Invalid, "unknown state")
 	}
 	if err := item.check(); err != nil {
-		return err
+		return none, err
 	}
-	item.Message = strings.ToValidUTF8(item.Message[:min(len(item.Message), maxMessage)], "")
+	item.shorten()
 	if u, err := url.Parse(item.AdminURL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || len(item.AdminURL) > maxMessage {
 		item.AdminURL = "" // users are sent there
 	}
 	for attempt := 0; ; attempt++ {
 		o, err := s.Store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: item.ID})
 		if err != nil {
-			return err
+			return none, err
 		}
 		in, err := Decode(o)
 		if err != nil {
-			return err
+			return none, err
 		}
-		if in.Status.Cluster != clusterID || item.Generation < 0 || item.Generation > in.Generation {
-			return fault.New(fault.Invalid, "not of this cluster or generation")
+		if in.Status.Cluster != clusterID {
+			return none, fault.New(fault.Invalid, "not of this cluster").Because(stranger)
 		}
-		if !o.Deleted.IsZero() || o.Phase == Deleting {
-			return nil // a late word on what is gone
+		if item.Generation < 0 || item.Generation > in.Generation {
+			return none, fault.New(fault.Invalid, "not of this generation")
+		}
+		if !o.Deleted.IsZero() || o.Phase == Deleting { // a late word on what is gone
+			if item.State == stateDeleted || item.Leaf == 0 || o.Deleted.IsZero() {
+				return none, nil
+			}
+			return none, fault.New(fault.Invalid, "it is gone").Because(stranger)
 		}
 		seen := &Observed{
 			Generation: item.Generation, State: item.State, Message: item.Message,
 			Versions: item.Versions, Placement: in.Status.Placement,
 			Upgrading: slices.Sorted(slices.Values(item.Upgrading)), AdminURL: item.AdminURL,
+			Conditions: item.Conditions, Leaf: item.Leaf,
 		}
 		claims, err := in.route(item.Routes)
 		if err != nil {
-			return err
+			return none, err
 		}
-		rerouted := claims != nil
-		if last := in.Status.Observed; last.equal(seen) && !rerouted || last != nil && last.Placement == seen.Placement && last.Generation > seen.Generation {
-			return nil
+		rerouted, last := claims != nil, in.Status.Observed
+		if last.equal(seen) && !rerouted || last != nil && last.Placement == seen.Placement && last.Generation > seen.Generation {
+			return none, nil
 		}
 		off, ok := s.Offerings.Get(in.Spec.Offering)
 		if !ok {
-			return fault.New(fault.Unavailable, "offering %q is not loaded", in.Spec.Offering).Because(noOffering)
+			return none, fault.New(fault.Unavailable, "offering %q is not loaded", in.Spec.Offering).Because(noOffering)
 		}
 		in.Status.Observed = seen
 		put, err := encode(ctx, off, &in, "report")
 		if err != nil {
-			return err
+			return none, err
 		}
-		_, err = s.Store.Commit(ctx, ledger.Set{
-			Actor: "agent:" + clusterID, Cause: ledger.CauseOf(ctx),
-			Puts:   []ledger.Put{put},
-			Claims: claims,
-			Wakes:  []ledger.Wake{{Ref: o.Ref, Org: o.Org}},
-		})
+		set := ledger.Set{Actor: "agent:" + clusterID, Cause: ledger.CauseOf(ctx), Puts: []ledger.Put{put}, Claims: claims}
+		if !last.says(seen) || rerouted { // the same in other words is nobody's work
+			set.Wakes = []ledger.Wake{{Ref: o.Ref, Org: o.Org}}
+		}
+		r, err := s.Store.Commit(ctx, set)
+		if err == nil {
+			return Written{r.Objects[0], r.Seq}, nil
+		}
 		if fault.Reason(err) == "name-taken" {
-			return fault.New(fault.Invalid, "a host is another instance's: %w", err)
+			return none, fault.New(fault.Invalid, "a host is another instance's: %w", err)
 		}
 		if fault.Reason(err) != "version" || attempt >= maxConflicts {
-			return err
+			return none, err
 		}
 	}
+}
+
+const (
+	maxConditions = 20
+	maxWord       = 128 // bytes of a condition's type, status or reason
+)
+
+// shorten cuts what is for people to what they read.
+func (o *Observation) shorten() {
+	o.Message = cut(o.Message, maxMessage)
+	o.Conditions = slices.Clone(o.Conditions[:min(len(o.Conditions), maxConditions)])
+	for i, c := range o.Conditions {
+		o.Conditions[i] = Condition{Type: cut(c.Type, maxWord), Status: cut(c.Status, maxWord), Reason: cut(c.Reason, maxWord), Message: cut(c.Message, maxMessage)}
+	}
+}
+
+func cut(text string, most int) string {
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
 }
 
 const (

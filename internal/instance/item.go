@@ -1,0 +1,74 @@
+package instance
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+// Item is an instance as the data plane must have it.
+type Item struct {
+	ID         string
+	Cluster    string
+	Generation int64
+	Token      int64
+	Delete     bool
+	Digest     string // of the body
+	Body       json.RawMessage
+	Seen       uint64 // leaf of what the agent last said of it in this place; 0: nothing
+}
+
+// told is the part of a status that says what the data plane must have. Whole
+// fleets are read through it, so it leaves out all that costs time to decode.
+type told struct {
+	Cluster   string          `json:"cluster"`
+	Placement string          `json:"placement"`
+	Desired   json.RawMessage `json:"desired"`
+	Digest    string          `json:"digest"`
+	Rendered  int64           `json:"rendered"`
+	Issued    int64           `json:"issued"`
+	Token     int64           `json:"token"`
+	Observed  *struct {
+		Placement string `json:"placement"`
+		Leaf      uint64 `json:"leaf,string"`
+	} `json:"observed"`
+}
+
+// DesiredItem tells what the data plane must have of an object; ok is false for
+// what it need not know (yet, or any more).
+func DesiredItem(o ledger.Object) (item Item, ok bool) {
+	if o.Kind != Kind.Name || !o.Deleted.IsZero() || o.Phase == Accepted || o.Phase == Preparing || o.Phase == Deleting {
+		return Item{}, false
+	}
+	var t told
+	if len(o.Status) == 0 || json.Unmarshal(o.Status, &t) != nil || len(t.Desired) == 0 || t.Cluster == "" {
+		return Item{}, false
+	}
+	item = Item{
+		ID: o.ID, Cluster: t.Cluster, Generation: t.Issued, Token: t.Token,
+		Delete: o.Phase == Deprovision, Digest: t.Digest, Body: t.Desired,
+	}
+	if item.Generation == 0 { // written before this was told apart
+		item.Generation = t.Rendered
+	}
+	if item.Digest == "" { // written before it was kept
+		item.Digest = digestOf(t.Desired)
+	}
+	if t.Observed != nil && t.Observed.Placement == t.Placement {
+		item.Seen = t.Observed.Leaf
+	}
+	return item, true
+}
+
+// digestOf is the digest of a document as it travels: of its compact and escaped
+// form, which is what encoding/json makes of a raw message.
+func digestOf(doc json.RawMessage) string {
+	data, err := json.Marshal(doc)
+	if err != nil {
+		data = doc // nobody can read it, but it is the same everywhere
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
