@@ -2,29 +2,25 @@ package cluster
 
 import (
 	"context"
+	"net/url"
 	"slices"
+	"time"
 
-	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 )
 
-// Wanted is what an order needs of a cluster.
-type Wanted struct {
-	Provider, Region string
-	Offering, Type   string // empty: any, for those who only look
-	Org              string // of whoever orders
-	Cluster          string // one of the tenant's own; empty: the fleet's
-	MultiAZ          bool
-	AnyZones         bool // MultiAZ does not matter, for those who only look
-}
-
 // Candidate is a cluster as placement sees it.
 type Candidate struct {
 	ID       string
-	Capacity int64 // units that would be in use if it were filled with the wanted type
-	Used     int64 // by all types
+	Capacity int64   // units that would be in use if it were filled with the wanted type
+	Used     int64   // by all types
+	Peers    int64   // what an order is spread by: instances in its zone, or of the tenant there
+	Refusal  Refusal // what keeps the order from it, room apart
+	born     time.Time
+	limited  bool // an operator's limit is what bounds it
 	counts   []ledger.Count
+	peers    *ledger.Count // nil: nothing is spread
 }
 
 // Free units.
@@ -37,83 +33,152 @@ func (c Candidate) Take(units int64) []ledger.Count {
 	for i := range out {
 		out[i].Delta = units
 	}
+	if c.peers != nil {
+		out = append(out, *c.peers)
+	}
 	return out
+}
+
+// skew is how many others may go to a zone between the look and the commit: a
+// burst that all saw the same numbers is spread nevertheless, because the rest
+// of it has to look again.
+const skew = 8
+
+// ZoneCounter counts the instances of an offering in a failure domain.
+func ZoneCounter(offeringName, provider, region, zone string) string {
+	return zonePrefix(offeringName, provider, region) + url.PathEscape(zone)
+}
+
+func zonePrefix(offeringName, provider, region string) string {
+	return "spread/" + offeringName + "/zone/" + url.PathEscape(provider) + "/" + url.PathEscape(region) + "/"
+}
+
+// TenantCounter counts the instances of an offering that a tenant has on a cluster.
+func TenantCounter(offeringName, org, id string) string {
+	return tenantPrefix(offeringName, org) + id
+}
+
+func tenantPrefix(offeringName, org string) string {
+	return "spread/" + offeringName + "/tenant/" + url.PathEscape(org) + "/"
+}
+
+// Zone is the failure domain of a cluster; empty: it is not told.
+func (s Spec) Zone() string { return s.Labels[zoneLabel] }
+
+const zoneLabel = "zone"
+
+// Weigh makes a candidate of a cluster: pure. What all types share is counted
+// beside what the type has for itself, so that an agent may begin or cease to
+// tell them apart while instances run.
+func Weigh(w Wanted, k *Known, counters map[string]int64) Candidate {
+	name := CapacityCounter(k.ID)
+	c := Candidate{ID: k.ID, Capacity: k.Status.Capacity, Used: counters[name], Refusal: k.bar(&w), born: k.Created}
+	if limit := k.Spec.Limit; limit != nil && *limit < c.Capacity {
+		c.Capacity, c.limited = *limit, true
+	}
+	c.counts = []ledger.Count{{Name: name, Max: c.Capacity}}
+	if w.Type == "" || w.Offering == "" {
+		return c
+	}
+	own := ledger.Count{Name: TypeCounter(k.ID, w.Offering, w.Type), Max: -1}
+	if units, told := k.Status.Units[unitsOf(w.Offering, w.Type)]; told {
+		own.Max = units.Max
+		if bound := c.Used + max(units.Max-counters[own.Name], 0); bound < c.Capacity {
+			c.Capacity, c.limited = bound, false
+		}
+	}
+	c.counts = append(c.counts, own)
+	if spread := w.spread(k); spread != "" {
+		c.Peers = counters[spread]
+		c.peers = &ledger.Count{Name: spread, Delta: 1, Max: c.Peers + 1 + skew}
+	}
+	return c
+}
+
+// spread is the counter that an order is spread by; empty: it is not.
+func (w *Wanted) spread(k *Known) string {
+	switch {
+	case w.Rules.Strategy != offering.Spread || w.Cluster != "":
+		return ""
+	case w.Rules.By == offering.ByTenant:
+		return TenantCounter(w.Offering, w.Org, k.ID)
+	}
+	return ZoneCounter(w.Offering, k.Spec.Provider, k.Spec.Region, k.Spec.Zone())
 }
 
 // Candidates lists the ready clusters that can host an order, oldest first,
 // with what is free on them. A tenant's own clusters host only what names them,
 // and only what their tenant orders.
 func (s *Service) Candidates(ctx context.Context, w Wanted) ([]Candidate, error) {
-	objects, err := s.eligible(ctx, w)
+	all, err := s.candidates(ctx, w, false)
+	return slices.DeleteFunc(all, func(c Candidate) bool { return c.Refusal.Bar != "" }), err
+}
+
+// Survey lists all clusters that there are, whether they can host an order or not.
+func (s *Service) Survey(ctx context.Context, w Wanted) ([]Candidate, error) {
+	return s.candidates(ctx, w, true)
+}
+
+func (s *Service) candidates(ctx context.Context, w Wanted, everywhere bool) ([]Candidate, error) {
+	known, err := s.view.look(ctx, s.store)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Candidate, 0, len(objects))
-	for _, o := range objects {
-		spec, status, err := Decode(o)
-		if err != nil {
-			return nil, err
+	var found []*Known
+	switch {
+	case everywhere:
+		found = known.sorted
+	case w.Cluster != "":
+		if k := known.byID[w.Cluster]; k != nil {
+			found = []*Known{k}
 		}
-		if !spec.hosts(w) {
-			continue
-		}
-		c, err := s.room(ctx, o.ID, status, w)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, c)
+	default:
+		found = known.at[place{w.Provider, w.Region}]
+	}
+	counters, err := s.counters(ctx, &w, found)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Candidate, len(found))
+	for i, k := range found {
+		out[i] = Weigh(w, k, counters)
 	}
 	return out, nil
 }
 
-// eligible lists the ready clusters that the order may see at all.
-func (s *Service) eligible(ctx context.Context, w Wanted) ([]ledger.Object, error) {
-	if w.Cluster != "" {
-		o, err := s.Get(ctx, w.Cluster)
-		if fault.Is(err, fault.NotFound) || err == nil && (o.Phase != Ready || o.Org == "" || o.Org != w.Org) {
-			return nil, nil
+// counters reads what the clusters' orders are counted in, at one look.
+func (s *Service) counters(ctx context.Context, w *Wanted, clusters []*Known) (map[string]int64, error) {
+	if len(clusters) == 0 {
+		return nil, nil
+	}
+	typed := w.Type != "" && w.Offering != ""
+	names := make([]string, 0, 3*len(clusters))
+	for _, k := range clusters {
+		names = append(names, CapacityCounter(k.ID))
+		if _, told := k.Status.Units[unitsOf(w.Offering, w.Type)]; told && typed {
+			names = append(names, TypeCounter(k.ID, w.Offering, w.Type))
 		}
-		return []ledger.Object{o}, err
+		if spread := w.spread(k); spread != "" && typed {
+			names = append(names, spread)
+		}
 	}
-	return s.store.List(ctx, ledger.Query{
-		Kind:  Kind.Name,
-		Scope: map[string]any{"provider": w.Provider, "region": w.Region, "phase": Ready, "org": ""},
-		Order: []ledger.Order{{Column: "created"}},
-		Limit: 1000,
-	})
-}
-
-func (s Spec) hosts(w Wanted) bool {
-	return s.Provider == w.Provider && s.Region == w.Region && !s.Deleted &&
-		(s.Offering == "" || w.Offering == "" || s.Offering == w.Offering) &&
-		(len(s.Types) == 0 || w.Type == "" || slices.Contains(s.Types, w.Type)) &&
-		(s.MultiAZ == nil || w.AnyZones || *s.MultiAZ == w.MultiAZ)
-}
-
-// room tells what is free for a type. What all types share is counted beside
-// what the type has for itself, so that an agent may begin or cease to tell
-// them apart while instances run.
-func (s *Service) room(ctx context.Context, id string, status Status, w Wanted) (Candidate, error) {
-	used, err := s.store.Counter(ctx, CapacityCounter(id))
-	if err != nil {
-		return Candidate{}, err
+	if t, ok := s.store.(tally); ok {
+		return t.CountersOf(ctx, names)
 	}
-	c := Candidate{ID: id, Capacity: status.Capacity, Used: used}
-	c.counts = []ledger.Count{{Name: CapacityCounter(id), Max: status.Capacity}}
-	if w.Type == "" || w.Offering == "" {
-		return c, nil
-	}
-	own := ledger.Count{Name: TypeCounter(id, w.Offering, w.Type), Max: -1}
-	if units, told := status.Units[unitsOf(w.Offering, w.Type)]; told {
-		used, err := s.store.Counter(ctx, own.Name)
+	out := make(map[string]int64, len(names))
+	for _, name := range names {
+		n, err := s.store.Counter(ctx, name)
 		if err != nil {
-			return Candidate{}, err
+			return nil, err
 		}
-		own.Max = units.Max
-		c.Capacity = min(c.Capacity, c.Used+max(units.Max-used, 0))
+		out[name] = n
 	}
-	c.counts = append(c.counts, own)
-	return c, nil
+	return out, nil
+}
+
+// tally is a ledger that answers for many counters at once.
+type tally interface {
+	CountersOf(ctx context.Context, names []string) (map[string]int64, error)
 }
 
 // Offers lists the versions of every component that the ready operators of a

@@ -34,6 +34,8 @@ type Service struct {
 	now     func() time.Time
 	replica string // names this process in sessions
 
+	view view // of all clusters, for placement
+
 	mu     sync.Mutex
 	agents map[string]*session // by cluster, of agents that report to this replica
 }

@@ -14,6 +14,7 @@ type (
 	// Place reserves the units on a cluster, and takes the versions it offers.
 	Place struct {
 		Cluster  string
+		Why      string            // there and not elsewhere, for users
 		Versions map[string]string // of components that were left open
 	}
 	// Unplace gives the units back after the cluster had no room.

@@ -31,7 +31,7 @@ func (r *Reconciler) observe(ctx context.Context, in Instance, off *offering.Off
 		size.Capacity = in.Status.Units
 	}
 	f := Facts{
-		Units: size.Capacity, Unsold: unsold(in, err), Hooks: len(off.Hooks(in.Phase)) > 0, Timing: off.Spec.Timing,
+		Rules: off.Spec.Placement, Units: size.Capacity, Unsold: unsold(in, err), Hooks: len(off.Hooks(in.Phase)) > 0, Timing: off.Spec.Timing,
 		Grace: graceOf(off, in.Status.Paid.Model), Lifespan: size.Lifespan > 0 || err != nil,
 		Denied:   r.Policy != nil && r.Policy.Denied(in.Owner),
 		Identity: r.SSO != nil && off.Spec.Identity != nil,
@@ -86,10 +86,7 @@ func (r *Reconciler) entitled(ctx context.Context, in Instance, off *offering.Of
 
 // choices are the clusters that the instance could be on, and what they offer.
 func (r *Reconciler) choices(ctx context.Context, in Instance, off *offering.Offering, f *Facts) error {
-	found, err := r.Clusters.Candidates(ctx, cluster.Wanted{
-		Provider: in.Spec.Provider, Region: in.Spec.Region, Offering: in.Spec.Offering, Type: in.Spec.Type,
-		MultiAZ: in.Spec.MultiAZ, Org: in.Org, Cluster: in.Spec.Cluster,
-	})
+	found, err := r.Clusters.Candidates(ctx, in.wants(off))
 	if err != nil {
 		return err
 	}
@@ -106,17 +103,17 @@ func (r *Reconciler) choices(ctx context.Context, in Instance, off *offering.Off
 		return nil
 	}
 	f.Offers = map[string]map[string]string{}
-	for _, c := range found {
-		if !eligible(in, *f, c, r.Now().Sub(in.Status.Since)) {
-			continue
-		}
+	if f.Unsold != "" {
+		return nil
+	}
+	for _, c := range cluster.Rank(f.order(in, r.Now().Sub(in.Status.Since)), found) {
 		chosen, err := r.offers(ctx, c.ID, off.Metadata.Name, f.Open)
 		if err != nil {
 			return err
 		}
 		if chosen != nil {
 			f.Offers[c.ID] = chosen
-			return nil // the first one is taken
+			return nil // the best one is taken
 		}
 	}
 	return nil

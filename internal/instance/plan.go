@@ -29,6 +29,7 @@ const (
 // Facts are what Plan looks at besides the instance.
 type Facts struct {
 	Candidates []cluster.Candidate // ready clusters of the region; only read where NeedsCandidates
+	Rules      offering.Placement  // by which one of them is chosen
 	Units      int64               // that the size takes
 	Unsold     string              // its plan, where the file has it no longer: nothing is placed
 	Hooks      bool                // the offering has hooks for the present phase
@@ -245,21 +246,15 @@ func (in *Instance) published() bool {
 	return len(in.Status.Published) == known
 }
 
-// planPlace picks the first cluster with room and versions, and goes on with next.
+// planPlace picks a cluster with room and versions, and goes on with next.
 func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 	if in.Status.Cluster != "" {
 		return []Action{next}
 	}
-	room, waited := false, now.Sub(in.Status.Since)
-	for _, c := range facts.Candidates {
-		if !eligible(in, facts, c, waited) {
-			continue
-		}
-		versions, offered := facts.Offers[c.ID]
-		if offered || len(facts.Open) == 0 {
-			return []Action{Place{Cluster: c.ID, Versions: versions}, next}
-		}
-		room = true
+	waited := now.Sub(in.Status.Since)
+	verdict := facts.verdict(in, waited)
+	if verdict.Cluster != "" {
+		return []Action{Place{Cluster: verdict.Cluster, Why: verdict.Why, Versions: facts.Offers[verdict.Cluster]}, next}
 	}
 	within := or(facts.Timing.Place, placeWithin)
 	why := fmt.Sprintf("waiting for room in region %s of %s", in.Spec.Region, in.Spec.Provider)
@@ -267,6 +262,7 @@ func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 		why = fmt.Sprintf("waiting for a ready cluster in region %s of %s: there is none", in.Spec.Region, in.Spec.Provider)
 	}
 	reason := fmt.Sprintf("Region %s of %s had no room for %s. Delete this instance and try another region, or try again later.",
+	room := slices.ContainsFunc(verdict.Others, func(j cluster.Judgement) bool { return j.Bar == cluster.NoVersion })
 		in.Spec.Region, in.Spec.Provider, spoken(within))
 	if facts.Unsold != "" {
 		why = fmt.Sprintf("waiting for plan %s, which is not sold at present", facts.Unsold)
@@ -283,15 +279,6 @@ func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 		return []Action{Move{To: Failed, Reason: reason}, Finish{Phase: operation.Failed, Reason: reason}}
 	}
 	return []Action{Queue{Why: why}}
-}
-
-// eligible reports whether a cluster is asked for room. Those that had none
-// after all come last, and not at once again.
-func eligible(in Instance, facts Facts, c cluster.Candidate, waited time.Duration) bool {
-	if facts.Unsold != "" || c.Free() < facts.Units {
-		return false
-	}
-	return waited >= rejectedFor || !slices.Contains(in.Status.Rejected, c.ID)
 }
 
 func spoken(d time.Duration) string {

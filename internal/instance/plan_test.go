@@ -2,6 +2,7 @@ package instance_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func TestPlan(t *testing.T) {
 		want   []instance.Action
 	}{
 		{"an order goes to the first cluster with room", at(instance.Accepted), room,
-			[]instance.Action{instance.Place{Cluster: "c1"}, instance.Move{To: instance.Preparing}}},
+			[]instance.Action{instance.Place{Cluster: "c1", Why: alone(1, 2)}, instance.Move{To: instance.Preparing}}},
 		{"without a cluster it waits and says for what", at(instance.Accepted), instance.Facts{Units: 1},
 			[]instance.Action{instance.Queue{Why: "waiting for a ready cluster in region here of local: there is none"}}},
 		{"and without room on it too", at(instance.Accepted), instance.Facts{Units: 1, Candidates: []cluster.Candidate{{ID: "c1", Capacity: 1, Used: 1}}},
@@ -88,7 +89,7 @@ func TestPlan(t *testing.T) {
 		{"a rejected one is placed elsewhere, not there again",
 			at(instance.Provisioning, func(in *instance.Instance) { in.Status.Rejected = []string{"c1"} }),
 			instance.Facts{Units: 1, Candidates: []cluster.Candidate{{ID: "c1", Capacity: 9}, {ID: "c2", Capacity: 9}}},
-			[]instance.Action{instance.Place{Cluster: "c2"}, instance.Render{}}},
+			[]instance.Action{instance.Place{Cluster: "c2", Why: alone(9, 9)}, instance.Render{}}},
 		{"changed intent is rendered anew", at(instance.Ready, placed, seen("ready", ""), func(in *instance.Instance) { in.Generation = 2 }), instance.Facts{},
 			[]instance.Action{instance.Render{}}},
 		{"a ready one with nothing to do is left alone",
@@ -124,6 +125,11 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// alone is why a cluster was chosen that was the only one with room for one unit.
+func alone(free, of int) string {
+	return fmt.Sprintf("it is the only cluster with room: %d of its %d units were free, 1 are taken", free, of)
+}
+
 const noRoom = "Region here of local had no room for an hour. Delete this instance and try another region, or try again later."
 
 // What an instance has outside, and how it is paid for.
@@ -156,11 +162,11 @@ func TestPlanOutside(t *testing.T) {
 		want   []instance.Action
 	}{
 		{"one commit reserves, places and makes up the account", at(instance.Accepted, unreserved), room,
-			[]instance.Action{instance.Reserve{}, instance.Place{Cluster: "c1"}, instance.Seal{}, instance.Move{To: instance.Preparing}}},
+			[]instance.Action{instance.Reserve{}, instance.Place{Cluster: "c1", Why: alone(1, 1)}, instance.Seal{}, instance.Move{To: instance.Preparing}}},
 		{"whoever waits for room has its quota", at(instance.Accepted, unreserved), everything, []instance.Action{instance.Reserve{}}},
 		{"versions come with the place", at(instance.Accepted),
 			instance.Facts{Units: 1, Candidates: []cluster.Candidate{{ID: "c1", Capacity: 1}, {ID: "c2", Capacity: 1}}, Open: map[string]string{"engine": ""}, Offers: map[string]map[string]string{"c2": {"engine": "2"}}},
-			[]instance.Action{instance.Place{Cluster: "c2", Versions: map[string]string{"engine": "2"}}, instance.Move{To: instance.Preparing}}},
+			[]instance.Action{instance.Place{Cluster: "c2", Why: alone(1, 1), Versions: map[string]string{"engine": "2"}}, instance.Move{To: instance.Preparing}}},
 		{"an offering can be less patient", at(instance.Accepted, func(in *instance.Instance) { in.Status.Since = start.Add(-10 * time.Minute) }),
 			instance.Facts{Units: 1, Timing: offering.Timing{Place: offering.Duration(10 * time.Minute)}},
 			[]instance.Action{instance.Move{To: instance.Failed, Reason: slow}, instance.Finish{Phase: operation.Failed, Reason: slow}}},

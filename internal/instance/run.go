@@ -106,7 +106,7 @@ func (r *run) step(ctx context.Context, a Action) error {
 	case Place:
 		in.Status.Cluster, in.Status.Units, in.Status.Message = a.Cluster, r.facts.Units, ""
 		in.Status.Namespace, in.Status.Placement = in.Spec.Offering+"-"+in.ID, ledger.NewID()
-		in.Status.Versions = a.Versions
+		in.Status.Versions, in.Status.Placed = a.Versions, a.Why
 		counts := r.take(a.Cluster)
 		in.Status.Room = held(counts)
 		r.set.Counts = append(r.set.Counts, counts...)
@@ -256,7 +256,7 @@ func (r *run) release() {
 		r.set.Counts = append(r.set.Counts, ledger.Count{Name: h.Counter, Delta: -h.Units})
 	}
 	if r.in.Phase != Deleting { // what is gone keeps the memory where it was
-		s.Cluster, s.Placement, s.Desired, s.Observed, s.Versions = "", "", nil, nil, nil
+		s.Cluster, s.Placed, s.Placement, s.Desired, s.Observed, s.Versions = "", "", "", nil, nil, nil
 		s.Routes = slices.Clone(s.Routes)
 		for i := range s.Routes {
 			s.Routes[i].Router = "" // was that cluster's

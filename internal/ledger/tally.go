@@ -18,6 +18,9 @@ type Tally interface {
 	// Counters returns the bounded counters whose names begin with a prefix, but
 	// for those that are zero.
 	Counters(ctx context.Context, prefix string) (map[string]int64, error)
+	// CountersOf returns the bounded counters of these names at one moment, but
+	// for those that are zero.
+	CountersOf(ctx context.Context, names []string) (map[string]int64, error)
 }
 
 // Total is how many objects there are with these values.

@@ -67,6 +67,32 @@ func (l *Ledger) Counters(ctx context.Context, prefix string) (map[string]int64,
 	return out, err
 }
 
+// CountersOf implements ledger.Tally.
+func (l *Ledger) CountersOf(ctx context.Context, names []string) (map[string]int64, error) {
+	ctx, cancel := l.patient(ctx)
+	defer cancel()
+	out := make(map[string]int64, len(names))
+	list := make([]any, 0, len(names))
+	for _, name := range names {
+		if v, err := constant(ledger.Text, "name", name); err == nil { // no other was ever named so
+			list = append(list, v)
+		}
+	}
+	if len(list) == 0 {
+		return out, nil
+	}
+	var b binder
+	sql := "SELECT name, value FROM counters WHERE " + l.dialect.among("name", list, true, &b) + " AND value <> 0"
+	err := l.engine.read(ctx, sql, b.args, func(scan scanner) error {
+		var name string
+		var n int64
+		err := scan(&name, &n)
+		out[name] = n
+		return err
+	})
+	return out, err
+}
+
 // following is the first text behind all that begin with a prefix; "" if there
 // is none. Texts compare byte by byte, and whole characters keep them valid.
 func following(prefix string) string {

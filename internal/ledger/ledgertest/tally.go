@@ -81,6 +81,14 @@ func testCounterList(r *rig) {
 		}
 		r.same(orEmpty(got), want, fmt.Sprintf("counters of %q", prefix))
 	}
+	got, err := r.CountersOf(r.ctx, []string{"a/b", "ä", "a%b", "a/gone", "a/b", "never", "a\x00", "\xff", `a"b`})
+	if err != nil {
+		r.Fatalf("cannot list counters by name: %v", err)
+	}
+	r.same(got, map[string]int64{"a/b": 3, "ä": 7, "a%b": 13}, "counters by name")
+	if got, err := r.CountersOf(r.ctx, nil); err != nil || len(got) > 0 {
+		r.Errorf("counters of no name: %v, %v", got, err)
+	}
 }
 
 func (h hand) totals(kind string, scope []string) []ledger.Total {
