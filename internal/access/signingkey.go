@@ -61,6 +61,7 @@ type held struct {
 	object string
 	key    jose.JSONWebKey
 	signer jose.Signer
+	plain  jose.Signer // of what is no token
 }
 
 func newRing(store Store, clock func() time.Time, algorithm jose.SignatureAlgorithm, life time.Duration) *ring {
@@ -195,9 +196,11 @@ func (r *ring) open(ctx context.Context, key signingKey) (held, error) {
 		return held{}, fault.New(fault.Internal, "the signing key is damaged: %w", err)
 	}
 	h := held{key: jose.JSONWebKey{Key: private, KeyID: key.Public.KeyID, Algorithm: string(r.algorithm), Use: "sig"}}
-	h.signer, err = jose.NewSigner(
-		jose.SigningKey{Algorithm: r.algorithm, Key: jose.JSONWebKey{Key: private, KeyID: key.Public.KeyID}},
-		(&jose.SignerOptions{}).WithType("JWT"))
+	with := jose.SigningKey{Algorithm: r.algorithm, Key: jose.JSONWebKey{Key: private, KeyID: key.Public.KeyID}}
+	h.signer, err = jose.NewSigner(with, (&jose.SignerOptions{}).WithType("JWT"))
+	if err == nil {
+		h.plain, err = jose.NewSigner(with, nil)
+	}
 	if err != nil {
 		return held{}, fault.New(fault.Internal, "cannot sign with the signing key: %w", err)
 	}
