@@ -26,6 +26,18 @@ type Report struct {
 	Offering  string
 	Units     map[string]Units // by instance type; all of them together are the capacity then
 	Operators []Operator
+	// Told is what Drover's own agents say besides; nil: it is another's.
+	Told *Told
+}
+
+// Told is what Drover's own agents say of their cluster beyond what the fleet
+// managers' protocol knows. It replaces what was told before.
+type Told struct {
+	Units    map[string]Units // by "<offering>/<instance type>"; empty: types are not told apart
+	Platform Platform
+	Protocol int
+	Version  string
+	Message  string // why it is not ready
 }
 
 const (
@@ -52,7 +64,63 @@ func (r Report) check() error {
 			return err
 		}
 	}
+	if r.Told == nil {
+		return nil
+	}
+	return r.Told.check()
+}
+
+const (
+	maxTypes   = 1000 // that an agent tells apart
+	maxMessage = 1024
+)
+
+func (t *Told) check() error {
+	if len(t.Units) > maxTypes {
+		return fault.New(fault.Invalid, "an agent tells at most %d instance types apart", maxTypes)
+	}
+	for name, u := range t.Units {
+		if !versionText(name) || u.Max < 0 || u.Remaining < 0 || u.Max > maxUnits {
+			return fault.New(fault.Invalid, "units are between 0 and %d, of an offering/type", maxUnits)
+		}
+	}
+	for _, text := range []string{t.Version, t.Platform.Kind, t.Platform.Version, t.Platform.Routes} {
+		if text != "" && !versionText(text) {
+			return fault.New(fault.Invalid, "versions and words on the platform are plain text of at most %d bytes", maxVersion)
+		}
+	}
+	if t.Platform.Nodes < 0 || t.Protocol < 0 {
+		return fault.New(fault.Invalid, "neither nodes nor protocols are fewer than none")
+	}
 	return nil
+}
+
+func (t *Told) equal(o *Told) bool {
+	if t == nil || o == nil {
+		return t == o
+	}
+	return t.Platform == o.Platform && t.Protocol == o.Protocol && t.Version == o.Version && t.Message == o.Message && maps.Equal(t.Units, o.Units)
+}
+
+// into writes what was told into a status; false if nothing is new.
+func (t *Told) into(status *Status) bool {
+	before := *status
+	status.Units, status.Platform, status.Protocol, status.Version = t.Units, t.Platform, t.Protocol, t.Version
+	return !maps.Equal(before.Units, status.Units) || before.Platform != status.Platform ||
+		before.Protocol != status.Protocol || before.Version != status.Version
+}
+
+// trouble keeps the message of an agent that is not ready. What others wrote
+// there is left alone unless the agent has something to say.
+func (t *Told) trouble(status *Status, phase, was string) bool {
+	before := status.Message
+	switch {
+	case phase == Waiting && t.Message != "":
+		status.Message = strings.ToValidUTF8(t.Message[:min(len(t.Message), maxMessage)], "")
+	case phase == Ready && was != Ready:
+		status.Message = ""
+	}
+	return status.Message != before
 }
 
 // check refuses versions that no instance could hold.
@@ -76,6 +144,9 @@ func (r Report) into(status *Status) bool {
 	before := status.Capacity
 	status.Capacity = r.Capacity
 	news := r.units(status)
+	if r.Told != nil {
+		news = r.Told.into(status) || news
+	}
 	news = news || before != status.Capacity
 	if r.Operators == nil || r.Offering == "" {
 		return news
@@ -157,8 +228,9 @@ func (s *Service) Report(ctx context.Context, id string, r Report) error {
 	if err := s.enter(id, status.Installation, r); err != nil {
 		return err
 	}
+	news := false
 	for range attempts {
-		if o.Phase, err = s.take(ctx, o, status, r); fault.Reason(err) != "version" {
+		if o, news, err = s.take(ctx, o, status, r); fault.Reason(err) != "version" {
 			break
 		}
 		// Another replica wrote meanwhile: what the report says is news still.
@@ -169,15 +241,19 @@ func (s *Service) Report(ctx context.Context, id string, r Report) error {
 			return err
 		}
 	}
-	if err != nil || o.Phase != Ready {
+	if err != nil {
 		return err
+	}
+	s.remember(id, r, o.Version)
+	if !news || o.Phase != Ready {
+		return nil
 	}
 	return s.offerRoom(ctx, id, spec)
 }
 
-// take writes the news of a report, and returns the phase that they lead to if
-// there are any.
-func (s *Service) take(ctx context.Context, o ledger.Object, status Status, r Report) (string, error) {
+// take writes the news of a report if there are any, and returns the cluster as
+// it is then.
+func (s *Service) take(ctx context.Context, o ledger.Object, status Status, r Report) (ledger.Object, bool, error) {
 	phase := o.Phase
 	if phase == Ready || phase == Waiting { // whoever takes a cluster away is not overruled by its agent
 		phase = Waiting
@@ -185,15 +261,35 @@ func (s *Service) take(ctx context.Context, o ledger.Object, status Status, r Re
 			phase = Ready
 		}
 	}
-	if news := r.into(&status); !news && phase == o.Phase {
-		return "", nil
+	news := r.into(&status)
+	if r.Told != nil {
+		news = r.Told.trouble(&status, phase, o.Phase) || news
+	}
+	if !news && phase == o.Phase {
+		return o, false, nil
 	}
 	if phase == Ready && status.Session == "" {
 		status.Session = s.session(r.Agent)
 	}
 	o.Phase = phase
-	_, err := s.write(ctx, o, status, note{"report", "agent:" + o.ID})
-	return phase, err
+	o, err := s.write(ctx, o, status, note{"report", "agent:" + o.ID})
+	return o, true, err
+}
+
+// maxStrays bounds those that are listed: who has more has another problem.
+const maxStrays = 100
+
+// Strays writes down what runs on a cluster and is not known to the ledger, as
+// far as it has changed. Nobody removes it: it may be somebody's all the same.
+func (s *Service) Strays(ctx context.Context, id string, names []string) error {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	names = names[:min(len(names), maxStrays)]
+	_, err := s.edit(ctx, id, note{"strays", "agent:" + id}, func(_ *ledger.Object, status *Status) bool {
+		changed := !slices.Equal(status.Strays, names)
+		status.Strays = names
+		return changed
+	})
+	return err
 }
 
 const wakeLimit = 1000

@@ -21,6 +21,10 @@ type session struct {
 	number int64
 	seen   time.Time // it said something
 	alive  time.Time // its connection was there
+	left   bool      // its connection has ended: another process need not wait
+
+	said    *Report // its last report, nil before the first ...
+	version int64   // ... and the cluster's version that this led to
 }
 
 // takeover is how long a silent agent keeps its place before another process
@@ -67,7 +71,7 @@ func (s *Service) Admit(ctx context.Context, id string, c Caller) error {
 	if !ok || known.Agent != c.Agent {
 		known = s.listen(id, &session{number: -1})
 	}
-	known.Caller, known.seen = c, s.now()
+	known.Caller, known.seen, known.left = c, s.now(), false
 	return nil
 }
 
@@ -147,6 +151,45 @@ func (s *Service) HandOver(ctx context.Context, id, installation string) (ledger
 	})
 }
 
+// Knows reports whether an agent process speaks for the cluster at this replica.
+func (s *Service) Knows(id, agent string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.agents[id]
+	return known != nil && known.Agent == agent && !known.left
+}
+
+// Heartbeat takes a report that says nothing but what the agent has said before,
+// about a cluster that nobody has changed since: neither reads nor writes are
+// needed. version is the newest that the caller knows of. False: it has to go
+// through Report.
+func (s *Service) Heartbeat(id string, r Report, version int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.agents[id]
+	if known == nil || known.left || known.Agent != r.Agent || known.Installation != r.Installation || r.Number <= known.number ||
+		known.said == nil || known.version != version || !known.said.repeats(&r) {
+		return false
+	}
+	known.number, known.seen = r.Number, s.now()
+	return true
+}
+
+// repeats reports whether two reports say the same.
+func (r *Report) repeats(o *Report) bool {
+	return r.Ready == o.Ready && r.Capacity == o.Capacity && r.Told.equal(o.Told) &&
+		r.Offering == "" && o.Offering == "" // what is told of one offering says nothing of others
+}
+
+// remember keeps what an agent said, for the next one that says the same.
+func (s *Service) remember(id string, r Report, version int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.agents[id]; known != nil && known.Agent == r.Agent && known.number == r.Number {
+		known.said, known.version = &r, version
+	}
+}
+
 // enter takes the number of a report.
 func (s *Service) enter(id, owner string, r Report) error {
 	s.mu.Lock()
@@ -168,7 +211,7 @@ func (s *Service) enter(id, owner string, r Report) error {
 	if r.Number <= known.number {
 		return fault.New(fault.Conflict, "report %d of cluster %q came after report %d", r.Number, id, known.number).Because("late")
 	}
-	known.Installation, known.number, known.seen = r.Installation, r.Number, s.now()
+	known.Installation, known.number, known.seen, known.left = r.Installation, r.Number, s.now(), false
 	return nil
 }
 
@@ -176,18 +219,19 @@ func (s *Service) enter(id, owner string, r Report) error {
 // that the cluster no longer belongs to does not count.
 func (s *Service) taken(id, agent, owner string) error {
 	known, ok := s.agents[id]
-	if ok && known.Agent != agent && s.now().Sub(known.seen) < takeover && (owner == "" || known.Installation == owner) {
+	if ok && known.Agent != agent && !known.left && s.now().Sub(known.seen) < takeover && (owner == "" || known.Installation == owner) {
 		return fault.New(fault.Conflict, "another agent speaks for cluster %q; stop one of the two", id).Because("agent")
 	}
 	return nil
 }
 
-// Leave ends an agent's session, so that a restarted one need not wait.
+// Leave says that an agent's connection has ended, so that a restarted one need
+// not wait. Its numbers are remembered: what it sent before may still be on its
+// way.
 func (s *Service) Leave(id, agent string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.agents[id]; known != nil && known.Agent == agent {
-		known.alive = s.now()
-		delete(s.agents, id)
+		known.alive, known.left = s.now(), true
 	}
 }
