@@ -44,7 +44,7 @@ type trust struct{ admins, agents bool }
 
 func (c *claims) principal(t trust) (Principal, error) {
 	switch c.Use {
-	case "ID", "Refresh", "Offline", "Logout":
+	case "ID", "Refresh", "Offline", "Logout", errandUse:
 		// Made for the application that a person logs in to: whoever holds it
 		// may not act for the person here.
 		return Principal{}, fault.New(fault.Denied, "the token is no access token")
