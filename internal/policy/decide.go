@@ -22,7 +22,7 @@ func (s *Service) Admit(who access.Principal) error {
 		return nil
 	}
 	t := s.tables.Load()
-	if t.denied[who.User] {
+	if _, denied := t.denied[who.User]; denied {
 		return fault.New(fault.Denied, "user %.64q may not use this service", who.User).Because("denied")
 	}
 	if t.closed && !t.let[who.Org] {
@@ -32,7 +32,17 @@ func (s *Service) Admit(who access.Principal) error {
 }
 
 // Denied reports whether a user is on the deny list.
-func (s *Service) Denied(user string) bool { return s.tables.Load().denied[user] }
+func (s *Service) Denied(user string) bool {
+	_, denied := s.tables.Load().denied[user]
+	return denied
+}
+
+// DeniedBy names the deny list that a user is on, and its generation; "" where
+// there is none.
+func (s *Service) DeniedBy(user string) (list string, generation int64) {
+	by := s.tables.Load().denied[user]
+	return by.list, by.generation
+}
 
 // Name is what instances remember as their quota_type.
 func (s *Service) Name() string { return "quota-management-list" }

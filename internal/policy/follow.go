@@ -12,10 +12,16 @@ import (
 // never changed: readers do not wait.
 type tables struct {
 	quotas map[string]*Quota // by holder
-	denied map[string]bool   // users
+	denied map[string]denial // by user
 	closed bool              // an access list is enabled
 	let    map[string]bool   // organisations that it lets in
 	terms  map[string]*Terms
+}
+
+// denial is the list that denies a user: the first by name, if several do.
+type denial struct {
+	list       string
+	generation int64
 }
 
 // known is what was last seen of an object.
@@ -57,7 +63,7 @@ func (s *Service) settle(ctx context.Context, objects ...ledger.Object) {
 		next.quotas = map[string]*Quota{}
 	}
 	if touched[KindDenyList.Name] {
-		next.denied = map[string]bool{}
+		next.denied = map[string]denial{}
 	}
 	if touched[KindAccessList.Name] {
 		next.closed, next.let = false, map[string]bool{}
@@ -67,19 +73,21 @@ func (s *Service) settle(ctx context.Context, objects ...ledger.Object) {
 	}
 	for ref, k := range s.known {
 		if touched[ref.Kind] {
-			next.add(ref.ID, k.value)
+			next.add(ref.ID, k)
 		}
 	}
 	s.tables.Store(&next)
 }
 
-func (t *tables) add(name string, value any) {
-	switch x := value.(type) {
+func (t *tables) add(name string, k known) {
+	switch x := k.value.(type) {
 	case *Quota:
 		t.quotas[x.holder()] = x
 	case *DenyList:
 		for _, u := range x.Users {
-			t.denied[u] = true
+			if by, ok := t.denied[u]; !ok || name < by.list {
+				t.denied[u] = denial{list: name, generation: k.generation}
+			}
 		}
 	case *AccessList:
 		if x.Enabled {

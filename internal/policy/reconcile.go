@@ -129,8 +129,9 @@ func woken(value any) []string {
 const maxPending = 500
 
 // pending is whom a new version is to be told to: those whom it is about more
-// than the one before, and those who were not told of that yet. All of them are
-// not listed again: the spec does.
+// than the one before, those whom it is about no longer (what they have may yet
+// be waiting to be removed), and those who were not told of that yet. All of
+// them are not listed again: the spec does.
 func pending(before ledger.Object, old Status, value any) (holders []string, everybody bool) {
 	about := woken(value)
 	was := decode(before)
@@ -145,11 +146,12 @@ func pending(before ledger.Object, old Status, value any) (holders []string, eve
 		}
 		return holders, true
 	}
+	left := relieved(woken(was), old.Pending, about)
 	if len(about) == 0 {
-		return nil, false
+		return left, false
 	}
 	if was == nil || old.Everybody {
-		return nil, true
+		return left, true
 	}
 	told := map[string]bool{}
 	for _, h := range woken(was) {
@@ -164,7 +166,25 @@ func pending(before ledger.Object, old Status, value any) (holders []string, eve
 		}
 	}
 	if len(holders) == len(about) || len(holders) > maxPending {
-		return nil, true
+		return left, true
 	}
-	return holders, false
+	return append(holders, left...), false
+}
+
+// relieved are those whom a policy was about, or who were yet to be told, and is
+// no longer. Of very many only some are listed: the others find out by
+// themselves, later.
+func relieved(was, untold, about []string) []string {
+	seen := map[string]bool{}
+	for _, h := range about {
+		seen[h] = true
+	}
+	var left []string
+	for _, h := range slices.Concat(was, untold) {
+		if !seen[h] && len(left) < maxPending {
+			left = append(left, h)
+		}
+		seen[h] = true
+	}
+	return left
 }

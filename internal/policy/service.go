@@ -272,8 +272,10 @@ func (s *Service) Delete(ctx context.Context, kind, name string) (ledger.Object,
 	var status Status
 	_ = json.Unmarshal(o.Status, &status) // an unreadable status says nothing
 	was := decode(o)
-	if status.Everybody, status.Told = kind == KindQuota.Name, false; !status.Everybody {
-		status.Pending = nil // nobody loses anything
+	// Of a quota something may be lost; of a deny list, what was to go and waits
+	// for an approval may stay.
+	if status.Everybody, status.Told = kind == KindQuota.Name || kind == KindDenyList.Name, false; !status.Everybody {
+		status.Pending = nil // nobody is told of anything
 	}
 	if o.Status, err = encode(status); err != nil {
 		return ledger.Object{}, fmt.Errorf("cannot encode the status: %w", err)
@@ -284,6 +286,8 @@ func (s *Service) Delete(ctx context.Context, kind, name string) (ledger.Object,
 	set.Puts = []ledger.Put{{Object: o, Expect: expect, Op: "delete"}}
 	if q, ok := was.(*Quota); ok {
 		set.Frees = []ledger.Claim{{Name: ledger.Name{Space: "quota", Name: q.holder()}, Holder: o.Ref}}
+	}
+	if status.Everybody {
 		set.Wakes = []ledger.Wake{{Ref: o.Ref}}
 	}
 	result, err := s.Store.Commit(ctx, set)

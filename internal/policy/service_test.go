@@ -381,7 +381,7 @@ func TestChangesAreTold(t *testing.T) {
 	apply(t, s, doc("DenyList", "a", "{users: [mallory, trudy]}"))
 	want("only those who were added", map[string]int{"trudy": 2})
 	apply(t, s, doc("DenyList", "a", "{users: [trudy]}"))
-	want("nobody who was removed", map[string]int{})
+	want("those who were removed: what they have may stay", map[string]int{"mallory": 5600})
 	apply(t, s, doc("Quota", "q", "{organisation: acme, anyUser: true}"))
 	want("those of the quota", map[string]int{"acme": 3})
 	apply(t, s, doc("Quota", "q", "{organisation: umbrella, anyUser: true}"))
@@ -392,6 +392,15 @@ func TestChangesAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("those who lose it", map[string]int{"umbrella": 4})
+	apply(t, s, doc("DenyList", "b", "{users: [trudy]}"))
+	want("another list", map[string]int{"trudy": 2})
+	if by, generation := s.DeniedBy("trudy"); by != "a" || generation != 3 {
+		t.Errorf("trudy is denied by %s, generation %d", by, generation)
+	}
+	if _, err := s.Delete(t.Context(), "denylist", "b"); err != nil {
+		t.Fatal(err)
+	}
+	want("those of a list that is gone", map[string]int{"trudy": 2})
 	o, err := s.Get(t.Context(), "denylist", "a")
 	var status policy.Status
 	if err != nil || json.Unmarshal(o.Status, &status) != nil || status.Everybody || len(status.Pending) > 0 {
