@@ -23,7 +23,8 @@ import (
 
 const (
 	maxAnswer = 32 << 20 // a page of 100 objects of the largest size fits
-	maxEvent  = 64 << 20 // the full desired state of a large cluster
+	maxEvent  = 64 << 20
+	maxSync   = 64 << 20 // the full desired state of a large cluster
 	maxError  = 64 << 10
 )
 
@@ -194,6 +195,11 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 func (c *Client) do(ctx context.Context, r call, into any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.cfg.Timeout, errSlow)
 	defer cancel()
+	return c.exchange(ctx, r, into, maxAnswer)
+}
+
+// exchange is do for as long as ctx lasts.
+func (c *Client) exchange(ctx context.Context, r call, into any, limit int64) error {
 	req, err := c.request(ctx, r)
 	if err != nil {
 		return err
@@ -203,12 +209,12 @@ func (c *Client) do(ctx context.Context, r call, into any) error {
 		return err
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	switch {
 	case err != nil:
 		return unreachable(req, err)
-	case len(data) > maxAnswer:
-		return fmt.Errorf("the answer to %s %s is larger than %d MiB: ask for smaller pages", r.method, req.URL.Path, maxAnswer>>20)
+	case int64(len(data)) > limit:
+		return fmt.Errorf("the answer to %s %s is larger than %d MiB: ask for smaller pages", r.method, req.URL.Path, limit>>20)
 	case into == nil || len(data) == 0:
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -59,6 +60,9 @@ func TestNew(t *testing.T) {
 	}
 }
 
+// nothing is the tree of no items.
+var nothing = func() []byte { text, _ := v1.Tree{}.MarshalText(); return text }()
+
 // seen is what arrived at the server.
 type seen struct{ Method, URI, Type, Body, Auth string }
 
@@ -101,10 +105,11 @@ func TestRequests(t *testing.T) {
 			_, err := c.Changes(ctx, client.ChangeOptions{Newest: 7})
 			return err
 		}, seen{Method: "GET", URI: "/api/v1/changes?after=0&newest=7"}},
-		{"observe is a put", func(c *client.Client) error {
-			_, err := c.Observe(ctx, "c1", v1.Report{Agent: "a"})
+		{"an agent's message is a post", func(c *client.Client) error {
+			_, err := c.Sync(ctx, "c1", v1.Sync{Agent: "a"})
 			return err
-		}, seen{Method: "PUT", URI: "/api/v1/clusters/c1/observed", Type: "application/json", Body: `{"epoch":0,"seq":0,"agent":"a","number":0,"ready":false,"capacity":0}`}},
+		}, seen{Method: "POST", URI: "/api/v1/clusters/c1/sync", Type: "application/json",
+			Body: fmt.Sprintf(`{"protocol":0,"agent":"a","number":0,"epoch":0,"seq":0,"desired":"%[1]s","observed":"%[1]s","ready":false,"capacity":0}`, nothing)}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
 			var got seen
@@ -204,6 +209,27 @@ func TestSlowServer(t *testing.T) {
 	var gone *client.Unreachable
 	if !errors.As(err, &gone) || gone.Refused || !strings.Contains(err.Error(), "no answer in time") {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// A held answer comes when it comes: the agent's own deadline ends the wait.
+func TestHeldAnswer(t *testing.T) {
+	release := make(chan struct{})
+	c := dial(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+		io.WriteString(w, `{"ledger":"L","seq":7}`)
+	}, func(cfg *client.Config) { cfg.Timeout = time.Nanosecond })
+	time.AfterFunc(20*time.Millisecond, func() { close(release) })
+	if got, err := c.Sync(t.Context(), "c1", v1.Sync{Wait: true}); err != nil || got.Seq != 7 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
+	defer cancel()
+	if _, err := c.Sync(ctx, "c1", v1.Sync{Wait: true}); err == nil {
+		t.Error("no deadline ends it")
 	}
 }
 

@@ -185,10 +185,12 @@ func (c *Client) Ledger(ctx context.Context) (v1.Ledger, error) {
 	return out, err
 }
 
-// Observe reports what an agent observes.
-func (c *Client) Observe(ctx context.Context, cluster string, r v1.Report) (v1.Acknowledged, error) {
-	var out v1.Acknowledged
-	err := c.do(ctx, call{method: http.MethodPut, path: []string{"clusters", cluster, "observed"}, body: r}, &out)
+// Sync sends what an agent says and returns the answer, which the server may
+// hold back: how long to wait is up to ctx, and to the HTTP client where that
+// has a limit of its own.
+func (c *Client) Sync(ctx context.Context, cluster string, s v1.Sync) (v1.Synced, error) {
+	var out v1.Synced
+	err := c.exchange(ctx, call{method: http.MethodPost, path: []string{"clusters", cluster, "sync"}, body: s}, &out, maxSync)
 	return out, err
 }
 

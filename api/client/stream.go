@@ -10,7 +10,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -79,37 +78,6 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[v1.Change,
 				return
 			}
 		}
-	}
-}
-
-// Desired yields the full desired state of a cluster each time it changes, over
-// one connection. It ends with the error that ended the connection, never
-// without one; the agent decides when to connect again, because bodies are sent
-// once per connection. agent and installation are those of the agent's reports:
-// with them, the server refuses another installation, and knows when the process
-// has gone and lets the next one speak at once.
-func (c *Client) Desired(ctx context.Context, cluster, agent, installation string) iter.Seq2[v1.Desired, error] {
-	return func(yield func(v1.Desired, error) bool) {
-		path := []string{"clusters", cluster, "desired"}
-		query := url.Values{"agent": {agent}}
-		set(query, "installation", installation)
-		err := c.stream(ctx, call{method: http.MethodGet, path: path, query: query}, nil, func(e event) (bool, error) {
-			if e.name != "" && e.name != "desired" {
-				return true, nil
-			}
-			var d v1.Desired
-			if err := json.Unmarshal(e.data, &d); err != nil {
-				return false, fmt.Errorf("cannot read a desired state: %w", err)
-			}
-			return yield(d, nil), nil
-		})
-		if errors.Is(err, errStopped) {
-			return
-		}
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		yield(v1.Desired{}, err)
 	}
 }
 

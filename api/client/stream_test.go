@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/droverhq/drover/api/client"
-	v1 "github.com/droverhq/drover/api/v1"
 )
 
 // script answers each connection to the watch with the next piece; what a
@@ -166,30 +165,6 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestDesired(t *testing.T) {
-	body := "data: {\"epoch\":1,\"seq\":7,\"items\":[{\"id\":\"a\",\"delete\":true}]}\n\n"
-	c := dial(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/api/v1/clusters/c1/desired" || r.URL.Query().Get("agent") != "a1" || r.URL.Query().Get("installation") != "i1" || r.Header.Get("Accept-Encoding") != "identity" {
-			t.Errorf("asked for %s with encoding %q", r.URL, r.Header.Get("Accept-Encoding"))
-		}
-		events(body + body)(w)
-	})
-	var got []v1.Desired
-	var end error
-	for d, err := range c.Desired(t.Context(), "c1", "a1", "i1") {
-		if end = err; err == nil {
-			got = append(got, d)
-		}
-	}
-	want := v1.Desired{Epoch: 1, Seq: 7, Items: []v1.Item{{ID: "a", Delete: true}}}
-	if diff := cmp.Diff([]v1.Desired{want, want}, got); diff != "" {
-		t.Error(diff)
-	}
-	if end == nil {
-		t.Error("a stream that ended told no error: the agent would take it for complete")
-	}
-}
-
 func TestEventsAreBounded(t *testing.T) {
 	c := dial(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, "data: ")
@@ -200,7 +175,7 @@ func TestEventsAreBounded(t *testing.T) {
 			}
 		}
 	})
-	for _, err := range c.Desired(t.Context(), "c1", "a1", "i1") {
+	for _, err := range c.Watch(t.Context(), client.WatchOptions{}) {
 		if err == nil || !strings.Contains(err.Error(), "larger than 64 MiB") {
 			t.Fatalf("got %v", err)
 		}

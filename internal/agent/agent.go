@@ -2,12 +2,8 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"iter"
 	"log/slog"
 	mathrand "math/rand/v2"
-	"os"
 	"sync"
 	"time"
 
@@ -18,22 +14,27 @@ import (
 
 // Client speaks to the control plane.
 type Client interface {
-	// Desired streams the full desired state over one connection and ends with
-	// the error that ended it. agent and installation are those of the reports.
-	Desired(ctx context.Context, cluster, agent, installation string) iter.Seq2[v1.Desired, error]
-	Observe(ctx context.Context, cluster string, r v1.Report) (v1.Acknowledged, error)
+	// Sync sends one message and returns the answer, which may be held back
+	// until ctx ends. Its errors are those of api/client.
+	Sync(ctx context.Context, cluster string, s v1.Sync) (v1.Synced, error)
 }
 
-// Config of an Agent. Client, Cluster, Runtime and Dir have no default.
+// Config of an Agent. Client, Cluster and Runtime have no default, and one of
+// Dir and Store must be given.
 type Config struct {
-	Client    Client
-	Cluster   string
-	Runtime   runtime.Runtime
-	Dir       string        // holds the installation and the highest epoch that was seen
-	Heartbeat time.Duration // between reports when nothing changes; default 10 s
-	Coalesce  time.Duration // waited for more changes before a report; default 2 ms
-	Parallel  int           // items applied at a time; default 8
-	Logger    *slog.Logger  // default: none
+	Client       Client
+	Cluster      string
+	Runtime      runtime.Runtime
+	Dir          string        // of the files that the agent keeps, where Store is nil
+	Store        Store         // default: files in Dir
+	Tokens       *Tokens       // that Client uses; nil: the token is never renewed
+	Installation string        // default: made once, and kept in the store
+	Version      string        // of the program, for people
+	Heartbeat    time.Duration // between messages until the control plane says another; default 10 s
+	Grace        time.Duration // beyond the interval before a held answer is taken for lost; default 5 s
+	Coalesce     time.Duration // waited for more changes before they are told; default 2 ms
+	Parallel     int           // items applied at a time; default 8
+	Logger       *slog.Logger  // default: none
 }
 
 const (
@@ -46,31 +47,36 @@ type Agent struct {
 	cfg  Config
 	id   string        // of this process
 	home string        // the installation
-	kick chan struct{} // something to report beside the runtime's changes
+	kick chan struct{} // something to tell beside the runtime's changes
 	work *queue
+	wg   sync.WaitGroup // of all goroutines of Run
 
-	mu     sync.Mutex
-	mark   mark
-	frozen string                     // why nothing is applied; empty: it is
-	told   bool                       // a desired state came in this life
-	full   bool                       // the next report tells everything
-	seq    int64                      // of the desired state that is worked on
-	bodies map[string]json.RawMessage // by digest, of the listed items
-	listed map[string]key
-	failed map[string]v1.ObservedItem // what the runtime refused
-
-	number int64                      // of the last report; the reporter's alone
-	acked  map[string]v1.ObservedItem // what the server knows; the reporter's alone
-	sent   v1.Report                  // the last acknowledged, without items
+	mu       sync.Mutex
+	mark     mark
+	keys     *keySet // nil: the control plane has told none
+	book     *book
+	resumed  bool                       // what was kept has been compared with the runtime
+	frozen   string                     // why nothing is applied; empty: it is
+	followed bool                       // an answer was followed in this life
+	seq      int64                      // of the answer that is worked on
+	floor    int64                      // of this life: what is older is not followed
+	saving   bool                       // a goroutine keeps what has changed
+	failed   map[string]v1.ObservedItem // what the runtime refused
 }
 
-// New reads what an earlier life has left in Dir.
+// New reads what an earlier life has left in the store.
 func New(cfg Config) (*Agent, error) {
-	if cfg.Client == nil || cfg.Runtime == nil || cfg.Cluster == "" || cfg.Dir == "" {
+	if cfg.Store == nil && cfg.Dir != "" {
+		cfg.Store = Dir(cfg.Dir)
+	}
+	if cfg.Client == nil || cfg.Runtime == nil || cfg.Cluster == "" || cfg.Store == nil {
 		return nil, fault.New(fault.Invalid, "an agent needs a client, a cluster, a runtime and a directory")
 	}
 	if cfg.Heartbeat <= 0 {
 		cfg.Heartbeat = 10 * time.Second
+	}
+	if cfg.Grace <= 0 {
+		cfg.Grace = 5 * time.Second
 	}
 	if cfg.Coalesce <= 0 {
 		cfg.Coalesce = 2 * time.Millisecond
@@ -81,35 +87,32 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the agent's directory: %w", err)
-	}
-	m, err := readMark(cfg.Dir)
+	m, err := readMark(cfg.Store)
 	if err != nil {
 		return nil, err
 	}
-	home, err := installation(cfg.Dir)
-	if err != nil {
-		return nil, err
+	home := cfg.Installation
+	if home == "" {
+		if home, err = installation(cfg.Store); err != nil {
+			return nil, err
+		}
 	}
 	a := &Agent{
-		cfg: cfg, id: random(), home: home, kick: make(chan struct{}, 1), mark: m, full: true,
-		bodies: map[string]json.RawMessage{}, listed: map[string]key{}, failed: map[string]v1.ObservedItem{},
-		acked: map[string]v1.ObservedItem{},
+		cfg: cfg, id: random(), home: home, kick: make(chan struct{}, 1), mark: m,
+		book: newBook(cfg.Cluster), failed: map[string]v1.ObservedItem{},
 	}
-	a.work = newQueue(a.applyOne)
+	a.load()
 	return a, nil
 }
 
-// Run works until ctx ends, which is not an error; what runs keeps running.
+// Run works until ctx ends, which is not an error; what runs keeps running. At
+// rest it has one goroutine and one held request; workers, messages and what
+// keeps state come and go, and have ended when it returns.
 func (a *Agent) Run(ctx context.Context) error {
-	var wg sync.WaitGroup
-	wg.Go(func() { a.receive(ctx) })
-	wg.Go(func() { a.report(ctx) })
-	for range a.cfg.Parallel {
-		wg.Go(func() { a.work.run(ctx) })
-	}
-	wg.Wait()
+	a.work = newQueue(a.cfg.Parallel, a.wg.Go, func(e entry) { a.applyOne(ctx, e) })
+	newLoop(a).run(ctx)
+	a.work.close()
+	a.wg.Wait()
 	return nil
 }
 
@@ -125,15 +128,4 @@ func pause(failures int) time.Duration {
 	d := firstPause << min(max(failures-1, 0), 10)
 	d = min(d, lastPause)
 	return d/2 + mathrand.N(d/2+1)
-}
-
-func wait(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

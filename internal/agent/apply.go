@@ -29,32 +29,41 @@ type entry struct {
 }
 
 // queue hands items to workers: one worker per id at a time, the newest item
-// of an id only.
+// of an id only. Workers come with the work and go with it, so that an agent at
+// rest has none.
 type queue struct {
-	apply func(context.Context, entry)
+	apply func(entry)
+	spawn func(func()) // starts a goroutine that the agent waits for
+	most  int          // workers at a time
 
 	mu      sync.Mutex
-	cond    *sync.Cond
+	closed  bool
+	workers int
 	pending map[string]entry
 	busy    map[string]bool
 	ready   []string // ids with a pending item and no worker
 }
 
-func newQueue(apply func(context.Context, entry)) *queue {
-	q := &queue{apply: apply, pending: map[string]entry{}, busy: map[string]bool{}}
-	q.cond = sync.NewCond(&q.mu)
-	return q
+func newQueue(most int, spawn func(func()), apply func(entry)) *queue {
+	return &queue{apply: apply, spawn: spawn, most: most, pending: map[string]entry{}, busy: map[string]bool{}}
 }
 
 func (q *queue) put(e entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
 	id := e.item.ID
 	_, waits := q.pending[id]
 	q.pending[id] = e
-	if !waits && !q.busy[id] {
-		q.ready = append(q.ready, id)
-		q.cond.Signal()
+	if waits || q.busy[id] {
+		return
+	}
+	q.ready = append(q.ready, id)
+	if q.workers < q.most {
+		q.workers++
+		q.spawn(q.run)
 	}
 }
 
@@ -66,49 +75,59 @@ func (q *queue) clear() {
 	q.ready = nil
 }
 
-// run is one worker, until ctx ends.
-func (q *queue) run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.cond.Broadcast()
-	})
-	defer stop()
+// close drops it for good: nothing starts any more.
+func (q *queue) close() {
+	q.clear()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for {
-		for len(q.ready) == 0 && ctx.Err() == nil {
-			q.cond.Wait()
-		}
-		if ctx.Err() != nil {
-			return
-		}
+	q.closed = true
+}
+
+// run is one worker, until there is nothing to do.
+func (q *queue) run() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.ready) > 0 {
 		id := q.ready[0]
 		q.ready = q.ready[1:]
 		e := q.pending[id]
 		delete(q.pending, id)
 		q.busy[id] = true
 		q.mu.Unlock()
-		q.apply(ctx, e)
+		q.apply(e)
 		q.mu.Lock()
 		delete(q.busy, id)
 		if _, more := q.pending[id]; more {
 			q.ready = append(q.ready, id)
-			q.cond.Signal()
 		}
 	}
+	q.workers--
 }
 
 // current reports whether the item is still the one that is wanted.
 func (a *Agent) current(e entry) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.frozen == "" && a.listed[e.item.ID] == e.key
+	return a.wants(e)
+}
+
+// wants is current under the lock. What is no longer listed is left alone: a
+// removal among it is not begun.
+func (a *Agent) wants(e entry) bool {
+	k := a.book.items[e.item.ID]
+	return a.frozen == "" && k != nil && keyOf(k.item) == e.key && (k.listed || !e.delete)
+}
+
+// entry is the work that an item of the book makes.
+func (k *known) entry() entry {
+	it := k.item
+	return entry{key: keyOf(it), item: runtime.Item{ID: it.ID, Kind: it.Kind, Epoch: k.epoch, Generation: it.Generation,
+		Token: it.Token, Delete: it.Delete, Body: it.Body, Proof: it.Proof}}
 }
 
 // applyOne gives an item to the runtime, again after a while if it fails.
 func (a *Agent) applyOne(ctx context.Context, e entry) {
-	if !a.current(e) {
+	if ctx.Err() != nil || !a.current(e) {
 		return
 	}
 	err := a.cfg.Runtime.Apply(ctx, e.item)
@@ -118,20 +137,21 @@ func (a *Agent) applyOne(ctx context.Context, e entry) {
 	id := e.item.ID
 	if err != nil && fault.Reason(err) == "fenced" {
 		// The runtime has been given a newer item than the server lists here.
-		a.cfg.Logger.Warn("an item was fenced", "instance", id, "token", e.token)
+		a.cfg.Logger.Warn("an item was fenced", "cluster", a.cfg.Cluster, "instance", id, "token", e.token)
 		err = nil
 	}
 	if err == nil {
 		a.mu.Lock()
 		delete(a.failed, id)
 		a.mu.Unlock()
+		a.nudge()
 		return
 	}
 	if e.failures++; e.failures == 1 {
-		a.cfg.Logger.Warn("cannot apply an item", "instance", id, "error", err)
+		a.cfg.Logger.Warn("cannot apply an item", "cluster", a.cfg.Cluster, "instance", id, "error", err)
 	}
 	a.mu.Lock()
-	if a.frozen == "" && a.listed[id] == e.key {
+	if a.wants(e) {
 		a.failed[id] = refused(e.item, err)
 		a.nudge()
 	}
@@ -145,7 +165,7 @@ func (a *Agent) applyOne(ctx context.Context, e entry) {
 
 // refused is what the user reads about an item that the runtime did not take.
 func refused(it runtime.Item, err error) v1.ObservedItem {
-	o := v1.ObservedItem{ID: it.ID, Generation: it.Generation, State: string(runtime.Error), Message: "the data plane cannot apply it; its operator finds the reason in the agent's log"}
+	o := v1.ObservedItem{ID: it.ID, Kind: it.Kind, Generation: it.Generation, State: string(runtime.Error), Message: "the data plane cannot apply it; its operator finds the reason in the agent's log"}
 	switch fault.Of(err) {
 	case fault.Exhausted:
 		o.State, o.Message = string(runtime.Rejected), err.Error()

@@ -44,7 +44,7 @@ func TestRefusedItemIsReportedAndTriedAgain(t *testing.T) {
 				s := newServer()
 				stop := start(t, s, rt, t.TempDir())
 				defer stop()
-				s.say(desired(1, item("a", 1), item("b", 1)))
+				s.say(1, item("a", 1), item("b", 1))
 				settle(time.Second)
 				known := s.known()
 				if known["a"].State != c.state || known["a"].Message != c.text || known["a"].Generation != 1 {
@@ -104,7 +104,7 @@ func TestItemsInParallelEachInOrder(t *testing.T) {
 				items = append(items, item(fmt.Sprintf("i%02d", i), 1))
 			}
 			items[0] = item("i00", generation)
-			s.say(desired(seq, items...))
+			s.say(seq, items...)
 		}
 		say(1, 1)
 		settle(100 * time.Millisecond)

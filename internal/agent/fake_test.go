@@ -2,125 +2,241 @@ package agent_test
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
+	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
 
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/agent"
 	"github.com/droverhq/drover/internal/runtime"
 )
 
-// server is a control plane in memory. What it says reaches the connection that
-// stands; a new connection is told the last state at once, with all bodies.
+// server is a control plane in memory with the same trees as the real one.
 type server struct {
-	mu      sync.Mutex
-	last    *v1.Desired
-	changed chan struct{}
-	down    bool
-	deaf    bool          // refuses reports, the stream stands
-	drop    chan struct{} // closed to end the connections
-	conns   [][2]string   // agents and their installations
-	reports []v1.Report
+	mu       sync.Mutex
+	ledger   string
+	epoch    int64
+	seq      int64
+	items    map[string]v1.Item
+	changed  map[string]int64 // sequences in which items changed
+	observed map[string]v1.ObservedItem
+	interval int64
+	signer   jose.Signer
+	keys     string
+	spoil    func(*v1.Synced) // makes a bad answer of a good one
+	wake     chan struct{}
+	refuse   error // answers nothing else
+	refused  int   // messages
+	drop     chan struct{}
+	messages []v1.Sync
 }
+
+const cluster = "c1"
 
 func newServer() *server {
-	return &server{changed: make(chan struct{}), drop: make(chan struct{})}
+	s := &server{ledger: "L", epoch: 3, interval: 10, items: map[string]v1.Item{}, changed: map[string]int64{},
+		observed: map[string]v1.ObservedItem{}, wake: make(chan struct{}), drop: make(chan struct{})}
+	s.rotate("k1")
+	return s
 }
 
-func (s *server) say(d v1.Desired) {
+// rotate signs with a new key from now on.
+func (s *server) rotate(id string) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	private := jose.JSONWebKey{Key: key, KeyID: id, Algorithm: string(jose.ES256), Use: "sig"}
+	if s.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: private}, nil); err != nil {
+		panic(err)
+	}
+	text, _ := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{private.Public()}})
+	s.keys = string(text)
+}
+
+func (s *server) sign(it v1.Item) v1.Item {
+	sent := ""
+	if len(it.Body) > 0 {
+		sent = v1.BodyDigest(it.Body)
+	}
+	signed, err := s.signer.Sign(it.SignedBytes(s.ledger, s.epoch, cluster, sent))
+	if err != nil {
+		panic(err)
+	}
+	if it.Proof, err = signed.DetachedCompactSerialize(); err != nil {
+		panic(err)
+	}
+	return it
+}
+
+// do changes the server under its lock and wakes who waits.
+func (s *server) do(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last = &d
-	close(s.changed)
-	s.changed = make(chan struct{})
+	f()
+	close(s.wake)
+	s.wake = make(chan struct{})
+}
+
+// say makes the items the whole desired state.
+func (s *server) say(seq int64, items ...v1.Item) {
+	s.do(func() {
+		s.seq = seq
+		next := map[string]v1.Item{}
+		for _, it := range items {
+			if was, ok := s.items[it.ID]; !ok || was.Leaf() != it.Leaf() {
+				s.changed[it.ID] = seq
+			}
+			next[it.ID] = it
+		}
+		s.items = next
+		s.settle()
+	})
+}
+
+// settle drops what is known of items that are removed and no longer wanted.
+func (s *server) settle() {
+	maps.DeleteFunc(s.observed, func(id string, o v1.ObservedItem) bool {
+		_, listed := s.items[id]
+		return !listed && o.State == "deleted"
+	})
 }
 
 // goDown refuses everything until it comes up again.
 func (s *server) goDown(down bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.down = down
-	if down {
-		close(s.drop)
-		s.drop = make(chan struct{})
-	}
+	s.do(func() {
+		if s.refuse = nil; down {
+			s.refuse = errors.New("connection refused")
+			close(s.drop)
+			s.drop = make(chan struct{})
+		}
+	})
 }
 
-func (s *server) Desired(ctx context.Context, _, agent, installation string) iter.Seq2[v1.Desired, error] {
-	return func(yield func(v1.Desired, error) bool) {
-		s.mu.Lock()
-		s.conns = append(s.conns, [2]string{agent, installation})
-		drop := s.drop
-		var seen *v1.Desired
-		for {
-			down, last, changed := s.down, s.last, s.changed
-			s.mu.Unlock()
-			if down {
-				yield(v1.Desired{}, errors.New("connection refused"))
-				return
-			}
-			if last != seen && last != nil {
-				seen = last
-				if !yield(*last, nil) {
-					return
-				}
-			}
-			select {
-			case <-ctx.Done():
-				yield(v1.Desired{}, ctx.Err())
-				return
-			case <-drop:
-				yield(v1.Desired{}, errors.New("connection lost"))
-				return
-			case <-changed:
-			}
+func (s *server) Sync(ctx context.Context, _ string, m v1.Sync) (v1.Synced, error) {
+	s.mu.Lock()
+	if err := s.refuse; err != nil {
+		s.refused++
+		s.mu.Unlock()
+		return v1.Synced{}, err
+	}
+	s.mu.Unlock()
+	text, err := json.Marshal(m) // as over the wire
+	if err != nil {
+		return v1.Synced{}, err
+	}
+	m = v1.Sync{}
+	if err := json.Unmarshal(text, &m); err != nil {
+		return v1.Synced{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	drop := s.drop
+	s.messages = append(s.messages, m)
+	if m.Ledger == s.ledger || m.Ledger == "" {
+		for _, o := range m.Items {
+			s.observed[o.ID] = o
+		}
+		s.settle()
+	}
+	end := time.NewTimer(time.Duration(s.interval) * time.Second)
+	defer end.Stop()
+	for {
+		a := s.answer(m)
+		if !m.Wait || len(a.Desired)+len(a.Bodies)+len(a.Observed) > 0 || a.Keys != "" {
+			return a, nil
+		}
+		wake := s.wake
+		s.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			s.mu.Lock()
+			return v1.Synced{}, ctx.Err()
+		case <-drop:
+			s.mu.Lock()
+			return v1.Synced{}, errors.New("connection lost")
+		case <-end.C:
+			s.mu.Lock()
+			return s.answer(m), nil
+		case <-wake:
 			s.mu.Lock()
 		}
 	}
 }
 
-func (s *server) Observe(_ context.Context, _ string, r v1.Report) (v1.Acknowledged, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.down || s.deaf {
-		return v1.Acknowledged{}, errors.New("connection refused")
+// answer compares the trees.
+func (s *server) answer(m v1.Sync) v1.Synced {
+	a := v1.Synced{Protocol: v1.Protocol, Ledger: s.ledger, Epoch: s.epoch, Seq: s.seq, Interval: s.interval}
+	var desired, observed v1.Tree
+	for id, it := range s.items {
+		desired.Add(id, it.Leaf())
 	}
-	r.Items = slices.Clone(r.Items)
-	s.reports = append(s.reports, r)
-	return v1.Acknowledged{Epoch: r.Epoch, Seq: r.Seq}, nil
+	for id, o := range s.observed {
+		observed.Add(id, o.Leaf())
+	}
+	for _, i := range desired.Differ(&m.Desired) {
+		b := v1.Bucket{Index: i}
+		for _, id := range slices.Sorted(maps.Keys(s.items)) {
+			if v1.BucketOf(id) != i {
+				continue
+			}
+			it := s.sign(s.items[id])
+			if s.changed[id] <= m.Seq && m.Epoch == s.epoch {
+				it.Body = nil
+			}
+			b.Items = append(b.Items, it)
+		}
+		a.Desired = append(a.Desired, b)
+	}
+	for _, id := range m.Bodies {
+		if it, ok := s.items[id]; ok {
+			a.Bodies = append(a.Bodies, s.sign(it))
+		}
+	}
+	a.Observed = observed.Differ(&m.Observed)
+	if m.Keys != v1.BodyDigest([]byte(s.keys)) {
+		a.Keys = s.keys
+	}
+	if s.spoil != nil {
+		s.spoil(&a)
+	}
+	return a
 }
 
-// known is the newest of each item that was ever reported.
+// known is what the server was told of each item.
 func (s *server) known() map[string]v1.ObservedItem {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := map[string]v1.ObservedItem{}
-	for _, r := range s.reports {
-		for _, it := range r.Items {
-			known[it.ID] = it
+	for _, m := range s.messages {
+		for _, o := range m.Items {
+			known[o.ID] = o
 		}
 	}
 	return known
 }
 
-func (s *server) count() (reports, conns int) {
+func (s *server) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.reports), len(s.conns)
+	return len(s.messages) + s.refused
 }
 
-func (s *server) newest() v1.Report {
+func (s *server) newest() v1.Sync {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reports[len(s.reports)-1]
+	return s.messages[len(s.messages)-1]
 }
 
 func item(id string, generation int64) v1.Item {
@@ -134,17 +250,14 @@ func removal(id string, generation int64) v1.Item {
 	return it
 }
 
-func desired(seq int64, items ...v1.Item) v1.Desired {
-	slices.SortFunc(items, func(a, b v1.Item) int { return strings.Compare(a.ID, b.ID) })
-	d := v1.Desired{Ledger: "L", Epoch: 3, Seq: seq, Items: items}
-	d.Digest = d.ComputeDigest()
-	return d
-}
-
 // start runs an agent until the returned function is called.
-func start(t *testing.T, s agent.Client, rt runtime.Runtime, dir string) (stop func()) {
+func start(t *testing.T, s agent.Client, rt runtime.Runtime, dir string, change ...func(*agent.Config)) (stop func()) {
 	t.Helper()
-	a, err := agent.New(agent.Config{Client: s, Cluster: "c1", Runtime: rt, Dir: dir})
+	cfg := agent.Config{Client: s, Cluster: cluster, Runtime: rt, Dir: dir}
+	for _, f := range change {
+		f(&cfg)
+	}
+	a, err := agent.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +278,10 @@ func settle(d time.Duration) {
 	synctest.Wait()
 }
 
-func observed(t *testing.T, rt runtime.Runtime) map[string]runtime.Observed {
+func observed(t interface {
+	Helper()
+	Fatal(...any)
+}, rt runtime.Runtime) map[string]runtime.Observed {
 	t.Helper()
 	all, err := rt.Observe(context.Background())
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/agent"
 	"github.com/droverhq/drover/internal/runtime/simulated"
 )
@@ -16,7 +17,7 @@ func TestInstallationOutlivesTheProcess(t *testing.T) {
 	home, other := t.TempDir(), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		s.say(desired(1))
+		s.say(1)
 		for _, dir := range []string{home, home, other} {
 			stop := start(t, s, simulated.New(simulated.Config{}), dir)
 			settle(time.Minute)
@@ -24,15 +25,21 @@ func TestInstallationOutlivesTheProcess(t *testing.T) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if len(s.conns) != 3 {
-			t.Fatalf("%d connections, not one of each process", len(s.conns))
+		var lives []v1.Sync
+		for _, m := range s.messages {
+			if len(lives) == 0 || lives[len(lives)-1].Agent != m.Agent {
+				lives = append(lives, m)
+			}
 		}
-		first, again, stranger := s.conns[0], s.conns[1], s.conns[2]
-		if first[1] == "" || first[1] != again[1] || first[0] == again[0] {
-			t.Errorf("a restart changes %v to %v; want another process of the same installation", first, again)
+		if len(lives) != 3 {
+			t.Fatalf("%d processes spoke, want 3", len(lives))
 		}
-		if stranger[1] == first[1] {
-			t.Errorf("two directories have one installation %q", first[1])
+		first, again, stranger := lives[0], lives[1], lives[2]
+		if first.Installation == "" || first.Installation != again.Installation {
+			t.Errorf("a restart changes %q to %q", first.Installation, again.Installation)
+		}
+		if stranger.Installation == first.Installation {
+			t.Errorf("two directories have one installation %q", first.Installation)
 		}
 	})
 	info, err := os.Stat(filepath.Join(home, "installation"))

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
+
+	v1 "github.com/droverhq/drover/api/v1"
 )
 
 // mark is the newest life of the ledger that the agent has followed. It
@@ -20,12 +20,11 @@ type mark struct {
 	Epoch  int64  `json:"epoch"`
 }
 
-const markFile = "epoch.json"
+const markName = "epoch.json"
 
-func readMark(dir string) (mark, error) {
+func readMark(store Store) (mark, error) {
 	var m mark
-	path := filepath.Join(dir, markFile)
-	b, err := os.ReadFile(path)
+	b, err := store.Load(markName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
 	}
@@ -36,32 +35,44 @@ func readMark(dir string) (mark, error) {
 		err = errors.New("it names no ledger")
 	}
 	if err != nil {
-		return m, fmt.Errorf("cannot tell which ledger this agent follows from %s (remove the file to follow whichever answers): %w", path, err)
+		return m, fmt.Errorf("cannot tell which ledger this agent follows from its %s (remove that to follow whichever answers): %w", markName, err)
 	}
 	return m, nil
 }
 
-func writeMark(dir string, m mark) error {
+func writeMark(store Store, m mark) error {
 	b, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return keep(dir, markFile, b)
+	return store.Save(markName, b)
 }
 
-// installationFile names the agent itself, over all its lives.
-const installationFile = "installation"
+// refuses says why an answer must not be followed, "" if it may.
+func (m mark) refuses(s v1.Synced) string {
+	switch {
+	case m.Ledger == "":
+	case s.Ledger != m.Ledger:
+		return fmt.Sprintf("the control plane has ledger %s, this agent follows %s", s.Ledger, m.Ledger)
+	case s.Epoch < m.Epoch:
+		return fmt.Sprintf("the control plane is in epoch %d, this agent has followed %d: it may be an old copy", s.Epoch, m.Epoch)
+	}
+	return ""
+}
+
+// installationName holds the name of the agent itself, over all its lives.
+const installationName = "installation"
 
 var installationText = regexp.MustCompile(`^i[0-9a-f]{32}$`)
 
-// installation returns the identity that Dir holds, and makes one the first
-// time. A cluster belongs to one installation, so a broken one is not replaced.
-func installation(dir string) (string, error) {
-	path := filepath.Join(dir, installationFile)
-	b, err := os.ReadFile(path)
+// installation returns the identity that the store holds, and makes one the
+// first time. A cluster belongs to one installation, so a broken one is not
+// replaced.
+func installation(store Store) (string, error) {
+	b, err := store.Load(installationName)
 	if errors.Is(err, fs.ErrNotExist) {
 		id := "i" + random() // never a number, on whichever command line it is put
-		if err := keep(dir, installationFile, []byte(id+"\n")); err != nil {
+		if err := store.Save(installationName, []byte(id+"\n")); err != nil {
 			return "", fmt.Errorf("cannot write down the installation: %w", err)
 		}
 		return id, nil
@@ -71,7 +82,7 @@ func installation(dir string) (string, error) {
 		err = errors.New("it holds no installation")
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot tell which installation this agent is from %s (restore it, or remove the file and hand the cluster over to the new one): %w", path, err)
+		return "", fmt.Errorf("cannot tell which installation this agent is from its entry %q (restore it, or remove it and hand the cluster over to the new one): %w", installationName, err)
 	}
 	return id, nil
 }
@@ -80,39 +91,4 @@ func random() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
-}
-
-// keep writes a file as a whole or not at all, readable by its owner alone.
-func keep(dir, name string, b []byte) (err error) {
-	f, err := os.CreateTemp(dir, "."+name+"-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	if _, err = f.Write(b); err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, name))
-	}
-	if err == nil {
-		syncDir(dir)
-	}
-	return err
-}
-
-// syncDir makes the file's name outlive a power cut. Not every system can; the
-// file itself is safe.
-func syncDir(dir string) {
-	if d, err := os.Open(dir); err == nil {
-		_ = d.Sync()
-		_ = d.Close()
-	}
 }

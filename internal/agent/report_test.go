@@ -22,12 +22,12 @@ func TestManyItemsComeInPieces(t *testing.T) {
 		for i := range 2000 {
 			items = append(items, item(fmt.Sprintf("i%04d", i), 1))
 		}
-		s.say(desired(1, items...))
+		s.say(1, items...)
 		settle(time.Minute)
 		if got := len(s.known()); got != 2000 {
 			t.Errorf("the server knows %d items", got)
 		}
-		for _, r := range s.reports {
+		for _, r := range s.messages {
 			if len(r.Items) > 500 {
 				t.Errorf("a report of %d items", len(r.Items))
 			}
@@ -42,7 +42,7 @@ func TestOneBodyForTwoItems(t *testing.T) {
 		defer stop()
 		a, b := item("a", 1), item("a", 1)
 		b.ID, b.Delete, b.Body = "b", true, nil
-		s.say(desired(1, a, b))
+		s.say(1, a, b)
 		settle(time.Second)
 		if got := observed(t, rt); got["a"].State != runtime.Ready || got["b"].State != runtime.Deleted {
 			t.Errorf("got %v", got)
@@ -71,28 +71,25 @@ func BenchmarkChange(b *testing.B) {
 				seen, done := map[string]v1.ObservedItem{}, 0
 				for !ready(seen) {
 					s.mu.Lock()
-					for _, r := range s.reports[done:] {
+					for _, r := range s.messages[done:] {
 						for _, it := range r.Items {
 							seen[it.ID] = it
 						}
 					}
-					done = len(s.reports)
+					done = len(s.messages)
 					s.mu.Unlock()
 					time.Sleep(20 * time.Microsecond)
 				}
 			}
-			s.say(desired(1, items...))
+			s.say(1, items...)
 			until(func(m map[string]v1.ObservedItem) bool { return len(m) == n })
-			for i := range items {
-				items[i].Body = nil
-			}
 			for g := int64(2); b.Loop(); g++ {
 				next := append([]v1.Item(nil), items...)
 				next[n/2] = item(next[n/2].ID, g)
 				s.mu.Lock()
-				s.reports = nil
+				s.messages = nil
 				s.mu.Unlock()
-				s.say(desired(g, next...))
+				s.say(g, next...)
 				until(func(m map[string]v1.ObservedItem) bool {
 					o := m[next[n/2].ID]
 					return o.Generation == g && o.State == "ready"
@@ -102,31 +99,32 @@ func BenchmarkChange(b *testing.B) {
 	}
 }
 
-func TestFailedHeartbeatIsOwed(t *testing.T) {
+// A change that could not be told is told as soon as somebody hears it.
+func TestNewsAreOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, rt := newServer(), simulated.New(simulated.Config{})
 		stop := start(t, s, rt, t.TempDir())
 		defer stop()
-		deaf := func(v bool) {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.deaf = v
-		}
-		s.say(desired(1, item("a", 1)))
-		settle(9 * time.Second)
-		deaf(true)
-		before, _ := s.count()
+		s.say(1, item("a", 1))
+		settle(5 * time.Second)
+		s.goDown(true)
+		rt.Set("a", runtime.Error, "it fell over")
 		settle(2 * time.Second)
-		deaf(false)
+		s.goDown(false)
 		settle(3 * time.Second)
-		after, _ := s.count()
-		if after != before+1 {
-			t.Errorf("%d reports soon after the server hears again, want the one that failed", after-before)
+		if got := s.known()["a"]; got.State != "error" || got.Message != "it fell over" {
+			t.Errorf("soon after the server hears again it knows %+v", got)
 		}
-		rt.Set("a", runtime.Ready, "") // a signal without a difference
+		before := s.count()
+		rt.Set("a", runtime.Error, "it fell over") // a signal without a difference
 		settle(time.Second)
-		if n, _ := s.count(); n != after {
+		if n := s.count(); n != before {
 			t.Error("it reports what the server knows")
+		}
+		rt.Set("a", runtime.Ready, "")
+		settle(5 * time.Millisecond)
+		if got := s.known()["a"]; got.State != "ready" {
+			t.Errorf("a few ms after a change the server knows %+v", got)
 		}
 	})
 }

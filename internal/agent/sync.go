@@ -1,0 +1,292 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	mathrand "math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/runtime"
+)
+
+const (
+	answerTime  = 15 * time.Second // of a message that is not held
+	maxInterval = 10 * time.Minute
+	maxBodies   = 200 // asked for in one message
+)
+
+// flight is one message under way.
+type flight struct {
+	message v1.Sync
+	view    *view
+	whole   map[int]uint64 // leaves of the buckets that it tells as a whole
+	held    bool           // the one that carries the agent's place; beside it there are only news
+	more    bool           // there is more to tell than it carries
+	sent    time.Time
+
+	answer v1.Synced
+	err    error
+}
+
+// loop speaks to the control plane: one held message at rest, one beside it
+// when there is something to tell.
+type loop struct {
+	*Agent
+	teller
+	answers  chan *flight
+	number   int64
+	newest   int64 // number of the newest message that was answered
+	interval time.Duration
+	held     bool // in flight
+	beside   bool // likewise
+	again    bool // something happened while one was beside
+	ask      bool // there are bodies to ask for that the held message does not name
+	failures int  // of held messages in a row
+	lapses   int  // of those beside, likewise
+	status   int  // of the last failure
+	stuck    int  // answers in a row that came early and changed nothing
+	view     *view
+	facts    runtime.Facts
+	last     v1.Sync // what the newest message said, but for items
+
+	next *time.Timer // the next held message
+	soon *time.Timer // the next one beside it
+}
+
+func newLoop(a *Agent) *loop {
+	return &loop{Agent: a, answers: make(chan *flight, 2), interval: a.cfg.Heartbeat, view: &view{},
+		teller: teller{said: map[string]uint64{}, asked: map[int]bool{}}}
+}
+
+func (l *loop) run(ctx context.Context) {
+	l.next, l.soon = time.NewTimer(0), time.NewTimer(time.Hour)
+	l.soon.Stop()
+	defer l.next.Stop()
+	defer l.soon.Stop()
+	for armed := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.cfg.Runtime.Changed():
+			if !armed {
+				l.soon.Reset(l.cfg.Coalesce)
+				armed = true
+			}
+		case <-l.kick:
+			if !armed {
+				l.soon.Reset(l.cfg.Coalesce)
+				armed = true
+			}
+		case <-l.soon.C:
+			armed = false
+			l.tellNews(ctx)
+		case <-l.next.C:
+			l.send(ctx, true)
+		case f := <-l.answers:
+			if ctx.Err() != nil {
+				return
+			}
+			l.land(ctx, f)
+		}
+	}
+}
+
+// tellNews sends a message beside the held one, if there is anything in it.
+func (l *loop) tellNews(ctx context.Context) {
+	switch {
+	case l.beside:
+		l.again = true
+	case l.held || l.stuck > 0:
+		l.send(ctx, false)
+	default:
+		// The next held message is about to go, and observes then.
+	}
+}
+
+// compose makes a message of what is so now.
+func (l *loop) compose(ctx context.Context, held bool) *flight {
+	trouble := ""
+	if facts, err := l.cfg.Runtime.Facts(ctx); err != nil {
+		trouble = "the data plane cannot be asked what it holds"
+		l.cfg.Logger.Warn(trouble, "cluster", l.cfg.Cluster, "error", err)
+	} else {
+		l.facts, trouble = facts, facts.Unready
+	}
+	if v, err := l.look(ctx, l.view); err != nil {
+		trouble = "the data plane cannot be observed"
+		l.cfg.Logger.Warn(trouble, "cluster", l.cfg.Cluster, "error", err)
+	} else {
+		l.view = v
+	}
+	f := &flight{view: l.view, held: held, sent: time.Now()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := v1.Sync{
+		Protocol: v1.Protocol, Version: l.cfg.Version, Agent: l.id, Installation: l.home,
+		Ledger: l.mark.Ledger, Epoch: l.mark.Epoch, Seq: l.seq, Desired: l.book.tree, Observed: l.view.tree,
+		Capacity: l.facts.Capacity, Ready: l.followed && l.frozen == "" && trouble == "", Message: trouble,
+	}
+	for name, u := range l.facts.Units {
+		if m.Units == nil {
+			m.Units = map[string]v1.Units{}
+		}
+		m.Units[name] = v1.Units(u)
+	}
+	if l.facts.Kind != "" {
+		m.Platform = &v1.Platform{Kind: l.facts.Kind, Version: l.facts.Version, Nodes: l.facts.Nodes, Routes: l.facts.Routes}
+	}
+	if l.keys != nil {
+		m.Keys = l.keys.digest
+	}
+	if l.frozen != "" {
+		m.Message = l.frozen // and nobody else's control plane is told about these items
+	} else {
+		m.Items, f.whole, f.more = l.tell(l.view)
+		m.Bodies = l.book.lacking(maxBodies)
+		if n := len(l.book.refused); n > 0 && m.Message == "" {
+			m.Message = "items are not followed because they are not signed by this control plane: " + strconv.Itoa(n)
+		}
+		m.Wait = held && len(m.Items) == 0 && !f.more // what is told is to be acknowledged
+	}
+	f.message = m
+	return f
+}
+
+// send starts a message. One beside the held one is only sent with news.
+func (l *loop) send(ctx context.Context, held bool) {
+	f := l.compose(ctx, held)
+	if ctx.Err() != nil {
+		return
+	}
+	if err := l.forget(ctx, f.view, &l.teller); err != nil {
+		l.cfg.Logger.Warn("cannot drop what was removed", "cluster", l.cfg.Cluster, "error", err)
+	}
+	if !held && !l.ask && len(f.message.Items) == 0 && f.message.Ready == l.last.Ready && f.message.Message == l.last.Message &&
+		f.message.Capacity == l.last.Capacity && f.message.Epoch == l.last.Epoch {
+		return
+	}
+	l.ask = false
+	l.number++
+	f.message.Number = l.number
+	l.last = f.message
+	l.last.Items = nil
+	limit := answerTime
+	if held {
+		l.held, limit = true, max(l.interval+l.cfg.Grace, answerTime)
+	} else {
+		l.beside = true
+	}
+	l.wg.Go(func() { // ends with the answer, the limit or ctx
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		f.answer, f.err = l.cfg.Client.Sync(ctx, l.cfg.Cluster, f.message)
+		l.answers <- f // never blocks: there are two at most
+	})
+}
+
+// land takes an answer and decides when the next message goes.
+func (l *loop) land(ctx context.Context, f *flight) {
+	if f.held {
+		l.held = false
+	} else {
+		l.beside = false
+	}
+	if f.err == nil {
+		f.err = check(f.answer)
+	}
+	if f.err != nil {
+		l.fail(f)
+		return
+	}
+	if f.answer.Interval > 0 {
+		l.interval = min(time.Duration(f.answer.Interval)*time.Second, maxInterval)
+	}
+	news, err := l.take(f.answer)
+	if err != nil {
+		f.err = err
+		l.fail(f)
+		return
+	}
+	if l.lapses = 0; f.held {
+		l.failures, l.status = 0, 0
+	}
+	newest := f.message.Number > l.newest
+	l.newest = max(l.newest, f.message.Number)
+	vain := false
+	if !l.isFrozen() {
+		var wanted bool
+		wanted, vain = l.answered(f, f.answer.Observed, newest)
+		news = news || wanted
+	}
+	if !f.held {
+		l.ask = news && l.lacks()
+		if l.again || f.more || l.ask || len(l.asked) > 0 && news {
+			l.again = false
+			l.soon.Reset(l.cfg.Coalesce)
+		}
+		return
+	}
+	if elapsed := time.Since(f.sent); news || f.more || len(f.message.Items) > 0 && !vain || elapsed >= l.interval/2 {
+		l.stuck = 0
+		l.next.Reset(0)
+		return
+	}
+	// Answered at once, and nothing came of it: the same again would spin.
+	l.stuck++
+	d := min(firstPause<<min(l.stuck-1, 10), l.interval)
+	if l.isFrozen() {
+		d = l.interval
+	}
+	l.next.Reset(d - mathrand.N(d/4+1))
+}
+
+func (l *loop) lacks() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.book.asked) > 0
+}
+
+func (l *loop) isFrozen() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.frozen != ""
+}
+
+// fail says what is wrong once, and when to try again.
+func (l *loop) fail(f *flight) {
+	status := client.Status(f.err)
+	if l.cfg.Tokens != nil && (status == http.StatusUnauthorized || status == http.StatusForbidden) {
+		l.cfg.Tokens.refused()
+	}
+	if !f.held {
+		// The held message stands or fails by itself; the news go with the next
+		// of either kind.
+		l.lapses++
+		l.soon.Reset(after(l.lapses, f.err))
+		return
+	}
+	if l.failures++; l.failures == 1 || status != l.status {
+		text := "cannot reach the control plane yet; what was kept keeps running"
+		if l.met {
+			text = "lost the control plane; everything keeps running"
+		}
+		l.cfg.Logger.Warn(text, "cluster", l.cfg.Cluster, "error", f.err)
+	}
+	l.status = status
+	l.next.Reset(after(l.failures, f.err))
+}
+
+// after is the pause before the next attempt: never shorter than asked for.
+func after(failures int, err error) time.Duration {
+	d := pause(failures)
+	var refusal *client.Error
+	if errors.As(err, &refusal) && refusal.RetryAfter > 0 {
+		wait := min(refusal.RetryAfter, maxInterval)
+		d = max(d, wait+mathrand.N(wait/2+1))
+	}
+	return d
+}
