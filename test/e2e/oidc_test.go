@@ -189,7 +189,7 @@ func TestOIDC(t *testing.T) {
 		forbidden(t, "apply offerings", err)
 		_, err = c.Create(ctx, "clusters", v1.CreateCluster{Name: "x", Provider: "local", Region: "local"})
 		forbidden(t, "register clusters", err)
-		_, err = c.Observe(ctx, "local", v1.Report{Agent: "x", Number: 1})
+		_, err = c.Sync(ctx, "local", v1.Sync{Protocol: v1.Protocol, Agent: "x", Number: 1})
 		forbidden(t, "speak for a cluster", err)
 		a := drover.Must(t, drover.Request{Method: http.MethodGet, URL: s.URL() + "/api/dinosaurs_mgmt/v1/admin/dinosaurs", Token: mallory})
 		if a.Status != 404 {
