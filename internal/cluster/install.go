@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"text/template"
+
+	"github.com/droverhq/drover/internal/fault"
+)
+
+// Names of what an agent is on its cluster.
+const (
+	AgentNamespace = "drover-system"
+	AgentName      = "drover-agent"
+)
+
+// InstallConfig is what an agent is put on a Kubernetes cluster with. All but
+// Rules and Health are required.
+type InstallConfig struct {
+	Server  string // URL that the agent connects to
+	Cluster string // id
+	Token   string // that it connects with first; it is given others later
+	Image   string
+	Rules   []Rule // see [Rules]
+	// Health is the port where the agent says that it is well; 0: nowhere, and
+	// Kubernetes restarts it only when it ends.
+	Health int
+}
+
+func (c InstallConfig) check() error {
+	for name, text := range map[string]string{"server": c.Server, "cluster": c.Cluster, "token": c.Token, "image": c.Image} {
+		if text == "" {
+			return fault.New(fault.Invalid, "an agent cannot be installed without its %s", name)
+		}
+	}
+	return nil
+}
+
+// Install is a stream of YAML documents for `kubectl apply -f`. The same
+// configuration gives the same bytes. It holds the token, so it is a secret.
+func Install(c InstallConfig) ([]byte, error) { return c.render(installTemplate) }
+
+// Values are the YAML values of the chart drover-agent, which has the same
+// content as Install. They are a secret, too.
+func Values(c InstallConfig) ([]byte, error) { return c.render(valuesTemplate) }
+
+func (c InstallConfig) render(t *template.Template) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := t.Execute(&b, c); err != nil {
+		return nil, fault.New(fault.Internal, "cannot write the agent's manifests: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+var functions = template.FuncMap{
+	// JSON is YAML, and has one way to write a text.
+	"json": func(v any) (string, error) {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		err := e.Encode(v)
+		return strings.TrimSpace(b.String()), err
+	},
+}
+
+const rulesText = `{{define "rules"}}{{range .}}
+  - verbs: {{json .Verbs}}
+{{- with .URLs}}
+    nonResourceURLs: {{json .}}
+{{- end}}
+{{- with .Groups}}
+    apiGroups: {{json .}}
+{{- end}}
+{{- with .Resources}}
+    resources: {{json .}}
+{{- end}}
+{{- with .Names}}
+    resourceNames: {{json .}}
+{{- end}}
+{{- else}} []{{end}}{{end}}`
+
+var valuesTemplate = parse(`server: {{json .Server}}
+cluster: {{json .Cluster}}
+token: {{json .Token}}
+image: {{json .Image}}
+health: {{.Health}}
+rules:{{template "rules" .Rules}}
+`)
+
+var installTemplate = parse(`# The agent of one Drover cluster. Its token is in here: keep this to yourself.
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: ` + AgentNamespace + `
+  labels:
+    app.kubernetes.io/name: ` + AgentName + `
+---
+` + agentText)
+
+func parse(text string) *template.Template {
+	return template.Must(template.Must(template.New("install").Funcs(functions).Parse(rulesText)).Parse(text))
+}

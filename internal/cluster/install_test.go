@@ -1,0 +1,195 @@
+package cluster_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"text/template"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/fault"
+)
+
+var installed = cluster.InstallConfig{
+	Server: "https://drover.example.org", Cluster: "edge", Token: "a.b.c", Image: "drover:1",
+	Rules: []cluster.Rule{
+		{Groups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "patch"}},
+		{Groups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"clusterroles"}, Names: []string{"view"}, Verbs: []string{"bind"}},
+		{URLs: []string{"/metrics"}, Verbs: []string{"get"}},
+	},
+}
+
+func documents(t *testing.T, stream []byte) (out []map[string]any) {
+	t.Helper()
+	for part := range strings.SplitSeq(string(stream), "\n---\n") {
+		var m map[string]any
+		if err := yaml.UnmarshalStrict([]byte(part), &m); err != nil {
+			t.Fatalf("%v in\n%s", err, part)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func TestInstall(t *testing.T) {
+	stream, err := cluster.Install(installed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := cluster.Install(installed); !bytes.Equal(stream, again) {
+		t.Error("twice the same gives two texts")
+	}
+	var kinds []string
+	for _, d := range documents(t, stream) {
+		kinds = append(kinds, d["kind"].(string))
+		if text, _ := json.Marshal(d); d["kind"] != "Secret" && bytes.Contains(text, []byte(installed.Token)) {
+			t.Errorf("the token is in a %s, too", d["kind"])
+		}
+	}
+	want := []string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret", "Deployment"}
+	if d := cmp.Diff(want, kinds); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestInstallWantsEverything(t *testing.T) {
+	for reason, edit := range map[string]func(*cluster.InstallConfig){
+		"no server":  func(c *cluster.InstallConfig) { c.Server = "" },
+		"no cluster": func(c *cluster.InstallConfig) { c.Cluster = "" },
+		"no token":   func(c *cluster.InstallConfig) { c.Token = "" },
+		"no image":   func(c *cluster.InstallConfig) { c.Image = "" },
+	} {
+		c := installed
+		edit(&c)
+		if _, err := cluster.Install(c); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+}
+
+// What is set must not be able to become more than one text of the document.
+func TestInstallQuotes(t *testing.T) {
+	evil := "x\"\n---\nkind: Evil # ${} {{ .Token }} \u2028 & <b>"
+	c := cluster.InstallConfig{Server: evil, Cluster: evil, Token: evil, Image: evil, Rules: []cluster.Rule{{Groups: []string{evil}, Resources: []string{evil}, Verbs: []string{evil}}}}
+	stream, err := cluster.Install(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := documents(t, stream)
+	if len(docs) != 8 {
+		t.Fatalf("%d documents", len(docs))
+	}
+	if got := docs[6]["stringData"].(map[string]any)["token"]; got != evil {
+		t.Errorf("the token is %q", got)
+	}
+	if got := docs[2]["rules"].([]any)[0].(map[string]any)["verbs"].([]any)[0]; got != evil {
+		t.Errorf("the verb is %q", got)
+	}
+}
+
+// The chart is rendered with the few functions of Helm that it uses.
+func TestTheChartSaysTheSame(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/helm/drover-agent/templates/agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chart, err := template.New("chart").Funcs(template.FuncMap{
+		"quote":  func(s string) (string, error) { b, err := json.Marshal(s); return string(b), err },
+		"toYaml": func(v any) (string, error) { b, err := yaml.Marshal(v); return strings.TrimSpace(string(b)), err },
+		"nindent": func(n int, s string) string {
+			return "\n" + strings.Repeat(" ", n) + strings.ReplaceAll(s, "\n", "\n"+strings.Repeat(" ", n))
+		},
+		"required": func(_ string, v any) any { return v },
+	}).Option("missingkey=error").Parse(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare := installed
+	bare.Rules = nil
+	watched := installed
+	watched.Health = 8081
+	for reason, c := range map[string]cluster.InstallConfig{"rules": installed, "no rules": bare, "a health port": watched} {
+		t.Run(reason, func(t *testing.T) {
+			wrote, err := cluster.Values(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// What is not set keeps the chart's own value.
+			var values, set map[string]any
+			defaults, err := os.ReadFile("../../deploy/helm/drover-agent/values.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.UnmarshalStrict(defaults, &values); err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.UnmarshalStrict(wrote, &set); err != nil {
+				t.Fatalf("%v in\n%s", err, wrote)
+			}
+			for key, v := range set {
+				if _, ok := values[key]; !ok {
+					t.Errorf("the chart knows no value %s", key)
+				}
+				values[key] = v
+			}
+			var rendered bytes.Buffer
+			if err := chart.Execute(&rendered, map[string]any{"Values": values, "Release": map[string]any{"Namespace": cluster.AgentNamespace}}); err != nil {
+				t.Fatal(err)
+			}
+			stream, err := cluster.Install(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Helm makes the namespace itself.
+			if d := cmp.Diff(documents(t, stream)[1:], documents(t, rendered.Bytes())); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestTheAgentHasNoMoreThanItNeeds(t *testing.T) {
+	stream, err := cluster.Install(installed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := documents(t, stream)
+	at := slices.IndexFunc(docs, func(d map[string]any) bool { return d["kind"] == "Deployment" })
+	var d struct {
+		Spec struct {
+			Replicas int
+			Template struct {
+				Spec struct {
+					SecurityContext struct{ RunAsNonRoot bool }
+					Containers      []struct {
+						SecurityContext struct {
+							AllowPrivilegeEscalation *bool
+							ReadOnlyRootFilesystem   bool
+							Capabilities             struct{ Drop []string }
+						}
+						Args []string
+					}
+				}
+			}
+		}
+	}
+	text, _ := json.Marshal(docs[at])
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	pod := d.Spec.Template.Spec
+	c := pod.Containers[0]
+	if d.Spec.Replicas != 2 || !pod.SecurityContext.RunAsNonRoot || !c.SecurityContext.ReadOnlyRootFilesystem ||
+		c.SecurityContext.AllowPrivilegeEscalation == nil || *c.SecurityContext.AllowPrivilegeEscalation || !slices.Equal(c.SecurityContext.Capabilities.Drop, []string{"ALL"}) {
+		t.Errorf("%+v", d)
+	}
+	if !slices.Contains(c.Args, "--cluster=edge") || !slices.Contains(c.Args, "--server=https://drover.example.org") || !slices.Contains(c.Args, "--runtime=kubernetes") {
+		t.Errorf("arguments: %q", c.Args)
+	}
+}
