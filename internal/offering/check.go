@@ -73,6 +73,7 @@ func (f *file) check(d *Document) {
 	f.checkRoutes(d.Spec.Routes, under(spec, "routes"))
 	f.checkHooks(d.Spec.Hooks, under(spec, "hooks"))
 	f.checkOperation(&d.Spec, spec)
+	f.checkPlacement(&d.Spec, under(spec, "placement"))
 	if len(d.Spec.Desired) == 0 {
 		f.missing(under(spec, "desired"), "must say what the data plane receives")
 	}
