@@ -67,7 +67,7 @@ func normal(it runtime.Item) (json.RawMessage, error) {
 // restore takes over from the agent that ran before.
 func (in *instance) restore(it item, all []found) {
 	in.item, in.known, in.nonce = it, true, it.Nonce
-	in.seen = runtime.Observed{ID: it.ID, Generation: it.Generation, State: runtime.Installing}
+	in.seen = it.seen(runtime.Installing, "")
 	if it.buried {
 		in.seen.State = runtime.Deleted
 		return
@@ -76,10 +76,12 @@ func (in *instance) restore(it item, all []found) {
 	_ = readJSON(filepath.Join(in.home(), "process.json"), &c) // without it, the nonce finds the process
 	in.run = c.Run
 	in.adopt(c, all)
-	doc, err := parse(it.Body)
+	doc, err := it.document()
 	in.setHost(doc.host())
 	switch {
 	case it.Delete || err != nil || it.Rejected:
+	case it.Kind == step:
+		in.seen.State = runtime.Ready
 	case doc.Spec.Suspended && in.proc == nil:
 		in.seen.State = runtime.Suspended
 	case in.proc != nil && in.proc.Ready && in.proc.Digest == doc.Spec.Process.digest() && !doc.Spec.Suspended:
@@ -122,15 +124,16 @@ func (in *instance) apply(it runtime.Item) (again bool, err error) {
 	switch {
 	case in.dropped:
 		return true, nil
-	case in.known && it.Token < old.Token:
-		return false, fault.New(fault.Conflict, "an item with a newer token than %d is applied already", it.Token).Because("fenced")
-	case in.known && it.Token == old.Token && it.Generation == old.Generation &&
-		it.Delete == old.Delete && (it.Delete || bytes.Equal(it.Body, old.Body)) && !old.Rejected:
+	case in.known && (it.Epoch < old.Epoch || it.Epoch == old.Epoch && it.Token < old.Token):
+		return false, fault.New(fault.Conflict, "an item with a newer token than %d of epoch %d is applied already", it.Token, it.Epoch).Because("fenced")
+	case in.known && it.Epoch == old.Epoch && it.Token == old.Token && it.Generation == old.Generation && it.Kind == old.Kind &&
+		it.Proof == old.Proof && it.Delete == old.Delete && (it.Delete || bytes.Equal(it.Body, old.Body)) && !old.Rejected:
 		return false, nil
 	case in.removing:
 		return false, fault.New(fault.Unavailable, "%s is being removed", in.id)
 	}
-	next := item{ID: in.id, Generation: it.Generation, Token: it.Token, Nonce: old.Nonce, Delete: it.Delete, Body: it.Body}
+	next := item{ID: in.id, Kind: it.Kind, Epoch: it.Epoch, Generation: it.Generation, Token: it.Token, Nonce: old.Nonce,
+		Delete: it.Delete, Body: it.Body, Proof: it.Proof}
 	if it.Delete {
 		next.Body = old.Body
 	}
@@ -141,7 +144,7 @@ func (in *instance) apply(it runtime.Item) (again bool, err error) {
 	if fresh {
 		next.Nonce = newNonce()
 	}
-	if !it.Delete {
+	if !it.Delete && it.Kind != step {
 		next.Rejected = !in.r.place(in.id)
 	}
 	if err := in.write(next, fresh); err != nil {
@@ -180,7 +183,7 @@ func (in *instance) bury(next item) error {
 	}
 	next.buried = true
 	in.item, in.known = next, true
-	in.seen = runtime.Observed{ID: in.id, Generation: next.Generation, State: runtime.Deleted}
+	in.seen = next.seen(runtime.Deleted, "")
 	in.r.notify()
 	return nil
 }
@@ -199,12 +202,12 @@ func (in *instance) write(next item, fresh bool) error {
 func (in *instance) take(old, next item) {
 	in.item, in.known = next, true
 	in.rev++
-	was, wasErr := parse(old.Body)
-	doc, err := parse(next.Body)
-	same := wasErr == nil && err == nil && !old.Delete && !next.Delete && !old.Rejected && !next.Rejected &&
+	was, wasErr := old.document()
+	doc, err := next.document()
+	same := old.Kind == next.Kind && wasErr == nil && err == nil && !old.Delete && !next.Delete && !old.Rejected && !next.Rejected &&
 		was.Spec.Suspended == doc.Spec.Suspended && was.Spec.Process.digest() == doc.Spec.Process.digest()
 	in.setHost(doc.host())
-	seen := runtime.Observed{ID: in.id, Generation: next.Generation, State: runtime.Installing}
+	seen := next.seen(runtime.Installing, "")
 	if same {
 		seen = in.seen
 		seen.Generation = next.Generation
@@ -238,7 +241,7 @@ func (in *instance) show(rev int64, state runtime.State, message string) {
 	if rev != in.rev || in.seen.State == state && in.seen.Message == message {
 		return
 	}
-	in.seen = runtime.Observed{ID: in.id, Generation: in.item.Generation, State: state, Message: message}
+	in.seen = in.item.seen(state, message)
 	in.r.notify()
 }
 

@@ -132,7 +132,7 @@ func (r *Runtime) restore() error {
 		in := newInstance(r, it.ID)
 		in.restore(it, slices.DeleteFunc(slices.Clone(running), func(f found) bool { return f.nonce != it.Nonce }))
 		r.instances[it.ID] = in
-		if !it.Delete && !it.Rejected {
+		if !it.Delete && !it.Rejected && it.Kind != step {
 			r.places[it.ID] = true
 		}
 	}

@@ -10,20 +10,40 @@ import (
 	"regexp"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/runtime"
 )
 
 // item is what is wanted of one instance: <dir>/<id>/item.json, flushed to disk
 // before Apply returns. After the removal it moves to <dir>/.deleted/<id>.json.
 type item struct {
 	ID         string          `json:"id"`
+	Kind       string          `json:"kind,omitempty"`
+	Epoch      int64           `json:"epoch,omitempty"`
 	Generation int64           `json:"generation"`
 	Token      int64           `json:"token"`
 	Nonce      string          `json:"nonce"`
 	Delete     bool            `json:"delete,omitempty"`
 	Rejected   bool            `json:"rejected,omitempty"`
 	Body       json.RawMessage `json:"body,omitempty"`
+	Proof      string          `json:"proof,omitempty"`
 
 	buried bool // nothing but the tombstone is left
+}
+
+// step is the kind of what makes a cluster fit: here, nothing.
+const step = "step"
+
+// document is what the item says of a process; a step says nothing.
+func (it item) document() (document, error) {
+	if it.Kind == step {
+		return document{}, nil
+	}
+	return parse(it.Body)
+}
+
+// seen is the item in a state.
+func (it item) seen(state runtime.State, message string) runtime.Observed {
+	return runtime.Observed{ID: it.ID, Kind: it.Kind, Generation: it.Generation, State: state, Message: message}
 }
 
 // child is the process of one instance: <dir>/<id>/process.json. It is written

@@ -23,7 +23,7 @@ const (
 func (in *instance) supervise(ctx context.Context) {
 	for ctx.Err() == nil {
 		it, rev := in.wanted()
-		doc, err := parse(it.Body)
+		doc, err := it.document()
 		switch {
 		case in.doubt != nil:
 			in.resolve(ctx, rev)
@@ -35,6 +35,9 @@ func (in *instance) supervise(ctx context.Context) {
 			}
 		case it.Rejected:
 			in.show(rev, runtime.Rejected, "no room: the runtime holds as many instances as it may")
+			in.pause(ctx, nil)
+		case it.Kind == step:
+			in.show(rev, runtime.Ready, "") // processes need nothing of a cluster
 			in.pause(ctx, nil)
 		case err != nil:
 			// What runs is left running: a broken document is no reason to end a service.
@@ -303,7 +306,7 @@ func (in *instance) remove(ctx context.Context, rev int64) bool {
 	in.r.vacate(in.id)
 	it.buried = true
 	in.item = it
-	in.seen = runtime.Observed{ID: in.id, Generation: it.Generation, State: runtime.Deleted}
+	in.seen = it.seen(runtime.Deleted, "")
 	in.r.notify()
 	return true
 }

@@ -42,6 +42,9 @@ func Run(t *testing.T, cfg Config) {
 		{"Idempotent", "The same item again changes nothing.", idempotent},
 		{"Update", "A newer item replaces the older one.", update},
 		{"Fence", "An item with a lower token is refused and changes nothing.", fence},
+		{"Epoch", "An item of a lower epoch is refused, whatever its token; one of a higher epoch is not.", epoch},
+		{"Tombstone", "What was removed is not brought back by an older item.", tombstone},
+		{"Step", "A step of what makes the cluster fit becomes ready and tells its kind.", aStep},
 		{"Suspend", "A suspended item stops and comes back.", suspend},
 		{"Delete", "A removed item is shown until it is forgotten.", remove},
 		{"DeleteUnknown", "The removal of what is not there is done.", removeUnknown},
@@ -176,30 +179,6 @@ func update(b *bench) {
 		b.Errorf("routes after the host changed: %v", got.Routes)
 	}
 	b.clean("a")
-}
-
-func fence(b *bench) {
-	b.apply(b.item("a", 3, 7))
-	before := b.await("a", 3, runtime.Ready)
-	for _, it := range []runtime.Item{b.item("a", 4, 6), {ID: "a", Generation: 4, Token: 6, Delete: true}} {
-		err := b.rt.Apply(b.Context(), it)
-		if !fault.Is(err, fault.Conflict) || fault.Reason(err) != "fenced" {
-			b.Errorf("a lower token: got %v, want a conflict because fenced", err)
-		}
-	}
-	if diff := cmp.Diff(before, b.observe()["a"]); diff != "" {
-		b.Errorf("a fenced item changed what is: %s", diff)
-	}
-	b.apply(b.item("a", 4, 7))
-	b.await("a", 4, runtime.Ready)
-	b.apply(runtime.Item{ID: "a", Generation: 5, Token: 8, Delete: true})
-	b.await("a", 5, runtime.Deleted)
-	if err := b.rt.Apply(b.Context(), b.item("a", 4, 7)); fault.Reason(err) != "fenced" {
-		b.Errorf("a lower token after the removal: got %v, want fenced", err)
-	}
-	if got := b.observe()["a"]; got.State != runtime.Deleted {
-		b.Errorf("a fenced item brought back what was removed: %v", got)
-	}
 }
 
 func suspend(b *bench) {

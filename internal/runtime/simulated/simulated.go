@@ -18,6 +18,9 @@ import (
 	"github.com/droverhq/drover/internal/runtime"
 )
 
+// step is the kind of what makes a cluster fit: here, nothing.
+const step = "step"
+
 // Config of a Runtime. The zero value installs at once and never fails.
 type Config struct {
 	Capacity int64                            // default 1,000,000
@@ -71,7 +74,7 @@ func (r *Runtime) Apply(ctx context.Context, it runtime.Item) error {
 		}
 	}
 	var delay time.Duration
-	if r.cfg.Delay != nil {
+	if r.cfg.Delay != nil && it.Kind != step {
 		delay = r.cfg.Delay(it)
 	}
 	r.mu.Lock()
@@ -80,10 +83,11 @@ func (r *Runtime) Apply(ctx context.Context, it runtime.Item) error {
 	if known {
 		old := h.item
 		switch {
-		case it.Token < old.Token:
-			return fault.New(fault.Conflict, "an item with a newer token than %d is applied already", it.Token).Because("fenced")
-		case it.Token == old.Token && it.Generation == old.Generation && it.Delete == old.Delete &&
+		case it.Epoch < old.Epoch || it.Epoch == old.Epoch && it.Token < old.Token:
+			return fault.New(fault.Conflict, "an item with a newer token than %d of epoch %d is applied already", it.Token, it.Epoch).Because("fenced")
+		case it.Token == old.Token && it.Generation == old.Generation && it.Delete == old.Delete && it.Kind == old.Kind &&
 			(it.Delete || bytes.Equal(it.Body, old.Body)) && h.seen.State != runtime.Rejected:
+			h.item.Epoch, h.item.Proof = it.Epoch, it.Proof
 			return nil
 		}
 	} else {
@@ -97,7 +101,7 @@ func (r *Runtime) Apply(ctx context.Context, it runtime.Item) error {
 		h.timer.Stop()
 		h.timer = nil
 	}
-	h.seen = runtime.Observed{ID: it.ID, Generation: it.Generation, State: runtime.Installing}
+	h.seen = runtime.Observed{ID: it.ID, Kind: it.Kind, Generation: it.Generation, State: runtime.Installing}
 	switch {
 	case delay <= 0 || it.Delete && !known:
 		r.settle(h)
@@ -121,6 +125,10 @@ func (r *Runtime) settle(h *held) {
 	if h.item.Delete {
 		h.seen.State = runtime.Deleted
 		r.occupy(h, false)
+		return
+	}
+	if h.item.Kind == step {
+		h.seen.State = runtime.Ready
 		return
 	}
 	if !h.takes && r.live >= r.cfg.Capacity {
