@@ -26,6 +26,46 @@ const (
 	Failed         = "failed"         // it cannot be made; the reason says why
 )
 
+// Transition is one row of the table of all moves between phases.
+type Transition struct {
+	From, To string
+	Who      string // user, worker, agent, clock
+	When     string
+}
+
+// Transitions is the only place that says which moves there are.
+// docs/states.md is drawn from it.
+var Transitions = []Transition{
+	{Accepted, Provisioning, "worker", "its profile says what makes it, and that is written down"},
+	{Accepted, Failed, "worker", "its profile is gone, or names a maker that this server does not have"},
+	{Provisioning, Provisioned, "worker", "its maker has made it"},
+	{Provisioning, Failed, "worker", "its maker says that it cannot be made like this"},
+	{Failed, Provisioning, "user", "its profile was changed, so that it is worth another try"},
+	{Provisioned, Waiting, "worker", "all steps are ready"},
+	{Waiting, Ready, "agent", "the agent reports ready"},
+	{Ready, Waiting, "agent, clock", "the agent reports that it is not ready, or has fallen silent"},
+	{Accepted, Deprovisioning, "user", "deleted"},
+	{Provisioning, Deprovisioning, "user", "deleted"},
+	{Provisioned, Deprovisioning, "user", "deleted"},
+	{Waiting, Deprovisioning, "user", "deleted, or spare"},
+	{Ready, Deprovisioning, "user", "deleted, or spare"},
+	{Failed, Deprovisioning, "user", "deleted"},
+	{Deprovisioning, Ready, "worker", "an instance was being placed there when it was deleted: it stays"},
+	{Deprovisioning, Waiting, "worker", "the same, and its agent is not there"},
+	{Deprovisioning, Cleanup, "worker", "its maker has taken it away"},
+}
+
+var moves = func() map[[2]string]bool {
+	m := map[[2]string]bool{}
+	for _, t := range Transitions {
+		m[[2]string{t.From, t.To}] = true
+	}
+	return m
+}()
+
+// CanMove reports whether the table has the move.
+func CanMove(from, to string) bool { return moves[[2]string{from, to}] }
+
 // Kind declares clusters to the ledger.
 var Kind = ledger.Kind{
 	Name: "cluster",
@@ -80,9 +120,19 @@ type Status struct {
 	// and the replica that watches it; empty: nobody does.
 	Session string `json:"session,omitempty"`
 
-	Reason  string    `json:"reason,omitempty"`  // why it failed
-	Message string    `json:"message,omitempty"` // what it waits for, or its agent's trouble
-	Since   time.Time `json:"since,omitzero"`    // when the phase was entered
+	Reason    string    `json:"reason,omitempty"`    // why it failed
+	Message   string    `json:"message,omitempty"`   // what it waits for, or its agent's trouble
+	Since     time.Time `json:"since,omitzero"`      // when the phase was entered
+	Operation string    `json:"operation,omitempty"` // the running one
+	// Maker is what makes it, or has made it, written down before it begins: a
+	// profile may change or go meanwhile.
+	Maker *Maker `json:"maker,omitempty"`
+	// Refused is the digest of the maker that said that it cannot be made.
+	Refused string `json:"refused,omitempty"`
+	// Leaving: its end has begun, and there is no way back.
+	Leaving bool `json:"leaving,omitempty"`
+	// Login is the id of the client through which people log in to it.
+	Login string `json:"login,omitempty"`
 	// State is the reference of what its provider keeps, Kubeconfig of how it is reached.
 	State      string   `json:"state,omitempty"`
 	Kubeconfig string   `json:"kubeconfig,omitempty"`
@@ -97,13 +147,40 @@ type Status struct {
 type Step struct {
 	Name       string   `json:"name"` // "<profile or offering>/<step>"
 	Needs      []string `json:"needs,omitempty"`
-	State      string   `json:"state"` // waiting, applying, ready, error
+	State      string   `json:"state"` // waiting, applying, ready, error; removing
 	Message    string   `json:"message,omitempty"`
-	Generation int64    `json:"generation,omitempty"` // of what was applied last
+	Generation int64    `json:"generation,omitempty"` // of what is wanted; only ever grows
+	Token      int64    `json:"token,omitempty"`      // of the lease under which it was made
 	Digest     string   `json:"digest,omitempty"`     // of what is wanted
 	Objects    int      `json:"objects,omitempty"`    // that it has
 	// Inventory is what it applied, where the control plane itself did.
 	Inventory []string `json:"inventory,omitempty"`
+}
+
+// Maker is a provider with its options.
+type Maker struct {
+	Name    string            `json:"name"`
+	Options map[string]string `json:"options,omitempty"`
+}
+
+func (m *Maker) digest() string {
+	if m == nil {
+		return ""
+	}
+	encoded, _ := json.Marshal(m) // text to text, in the order of the keys
+	return ledger.Digest(encoded)
+}
+
+// Cluster is one with what is known of it.
+type Cluster struct {
+	ledger.Object
+	Spec   Spec
+	Status Status
+}
+
+func load(o ledger.Object) (Cluster, error) {
+	spec, status, err := Decode(o)
+	return Cluster{Object: o, Spec: spec, Status: status}, err
 }
 
 // Platform is what a data plane is made of.

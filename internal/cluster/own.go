@@ -19,6 +19,14 @@ type Accounts interface {
 	RemoveAgent(ctx context.Context, clusterID string) error
 }
 
+// Logins are clients at the identity provider through which people log in to
+// clusters.
+type Logins interface {
+	EnsureLogin(ctx context.Context, clusterID, redirectURL string) (clientID, secret string, err error)
+	// RemoveLogin removes it; one that is not there is fine.
+	RemoveLogin(ctx context.Context, clusterID string) error
+}
+
 // Own is a cluster that a tenant brings along.
 type Own struct {
 	ID       string // 32 lower-case letters and digits, or a UUID
@@ -174,8 +182,8 @@ func (s *Service) DeleteOwn(ctx context.Context, id string) (ledger.Object, erro
 		return o, err
 	}
 	for range attempts {
-		spec, _, err := Decode(o)
-		if err != nil || spec.Deleted {
+		c, err := load(o)
+		if err != nil || c.Spec.Deleted {
 			return o, err
 		}
 		used, err := s.store.Counter(ctx, CapacityCounter(id))
@@ -185,7 +193,7 @@ func (s *Service) DeleteOwn(ctx context.Context, id string) (ledger.Object, erro
 		if used > 0 {
 			return o, fault.New(fault.Conflict, "cluster %s still hosts instances: delete them first", id)
 		}
-		o, err = s.depart(ctx, o, spec)
+		o, err = s.depart(ctx, c)
 		if fault.Reason(err) != "version" {
 			return o, err
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 // KindProfile declares profiles to the ledger.
-var KindProfile = ledger.Kind{Name: "profile"}
+var KindProfile = ledger.Kind{Name: "clusterprofile"}
 
 // Profile is a way to make clusters: apiVersion drover.dev/v1, kind
 // ClusterProfile. Removing one removes no cluster.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"sync"
@@ -9,6 +10,8 @@ import (
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
+	"github.com/droverhq/drover/internal/provider"
 )
 
 // Store is what the service needs of the ledger.
@@ -29,6 +32,20 @@ type Service struct {
 	Tenants Tenants
 	// Accounts of agents at the identity provider; nil: they have none.
 	Accounts Accounts
+	// Logins are clients through which people log in to clusters; nil: there are none.
+	Logins Logins
+	// Keeper of kubeconfigs, of what makers remember, and of steps.
+	Keeper ledger.Keeper
+	// Makers of clusters by name; nil: all clusters are there already.
+	Makers map[string]provider.Provider
+	// Offerings that clusters are made fit for; nil: none.
+	Offerings Offerings
+	// Terraformer applies steps where there is a kubeconfig; nil: agents do.
+	Terraformer Terraformer
+	// Around tells what the expressions of steps see besides the cluster; nil: nothing.
+	Around func() (offering.SSOFacts, offering.ServerFacts)
+	// Hosted tells what runs on a cluster; nil: nobody can say.
+	Hosted Hosted
 
 	store   Store
 	now     func() time.Time
@@ -38,6 +55,10 @@ type Service struct {
 
 	mu     sync.Mutex
 	agents map[string]*session // by cluster, of agents that report to this replica
+
+	looked   map[string]looks           // by cluster
+	bodies   map[string]json.RawMessage // of steps, by digest
+	profiles map[string]*compiled       // by name
 }
 
 // NewService makes the service.
@@ -59,33 +80,42 @@ func (s *Service) Register(ctx context.Context, id string, spec Spec) (ledger.Ob
 
 // add writes a new cluster, or one in place of what is gone since the version.
 func (s *Service) add(ctx context.Context, id string, spec Spec, gone int64) (ledger.Object, error) {
-	body, err := json.Marshal(spec)
+	c := s.fresh(ctx, id, spec)
+	c.Version = gone
+	put, err := c.put("register")
 	if err != nil {
 		return ledger.Object{}, err
 	}
-	actor := access.From(ctx).Actor()
-	if actor == "" {
-		actor = "system"
-	}
-	o := ledger.Object{
-		Ref: ledger.Ref{Kind: Kind.Name, ID: id}, Name: id, Phase: Waiting, Spec: body, Org: spec.Org,
-		Fields: ledger.Fields{"provider": spec.Provider, "region": spec.Region},
-	}
-	if spec.Org != "" {
-		o.Owner = access.From(ctx).User
-	}
 	set := ledger.Set{
-		Actor: actor, Cause: ledger.CauseOf(ctx),
-		Puts: []ledger.Put{{Object: o, Expect: gone, Op: "register"}}, Claims: spec.names(o.Ref),
+		Actor: cmp.Or(access.From(ctx).Actor(), "system"), Cause: ledger.CauseOf(ctx),
+		Puts: []ledger.Put{put}, Claims: spec.names(c.Ref),
 	}
-	if s.Accounts != nil {
-		set.Wakes = []ledger.Wake{{Ref: o.Ref, Org: o.Org}}
+	if s.Accounts != nil || c.Phase != Waiting {
+		set.Wakes = []ledger.Wake{{Ref: c.Ref, Org: c.Org}}
 	}
 	r, err := s.store.Commit(ctx, set)
 	if err != nil {
 		return ledger.Object{}, err
 	}
 	return r.Objects[0], nil
+}
+
+// fresh is a cluster that nobody knows yet. One that is there already, and that
+// only its agent reaches, has nothing before it but its steps.
+func (s *Service) fresh(ctx context.Context, id string, spec Spec) Cluster {
+	c := Cluster{Spec: spec, Object: ledger.Object{
+		Ref: ledger.Ref{Kind: Kind.Name, ID: id}, Name: id, Phase: Accepted, Org: spec.Org,
+		Fields: ledger.Fields{"provider": spec.Provider, "region": spec.Region},
+	}}
+	if spec.Org != "" {
+		c.Owner = access.From(ctx).User
+	}
+	if spec.Profile == "" && spec.Kubeconfig == "" {
+		if c.Phase = Waiting; s.hasSteps(c) {
+			c.Phase = Provisioned
+		}
+	}
+	return c
 }
 
 // names are what a cluster is found by besides its id.

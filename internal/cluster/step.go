@@ -1,33 +1,168 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
 // StepItem is a step of making a cluster fit as its agent is told it.
 type StepItem struct {
-	ID         string // the cluster's id and the step's name
+	ID         string // its name, with a dot in place of the slash
 	Generation int64
 	Token      int64
-	Digest     string
-	Delete     bool
-	Body       json.RawMessage
+	// Digest is that of the body without its secrets, as agents compute it.
+	Digest string
+	Delete bool
+	Body   json.RawMessage // with its secrets; it must not be stored
 }
 
 // StepSeen is what an agent says of a step.
 type StepSeen struct {
-	ID             string
-	Generation     int64
+	ID         string
+	Generation int64
+	// State: installing, ready, error, rejected; deleted.
 	State, Message string
 	Objects        int
 }
 
-// StepItems are the steps that the agent of a cluster is to carry out: those
-// whose needs are ready, and those that are to go.
-func (s *Service) StepItems(context.Context, ledger.Object) ([]StepItem, error) { return nil, nil }
+// stepID is the id of a step as an item. Names of offerings, profiles and steps
+// have no dots but the one of a profile's source.
+func stepID(name string) string { return strings.ReplaceAll(name, "/", ".") }
 
-// ReportSteps takes what an agent says of its cluster's steps.
-func (s *Service) ReportSteps(context.Context, string, []StepSeen) error { return nil }
+// StepItems are the steps that the agent of a cluster is to carry out: those
+// whose needs are ready, and those that are to go. What is not listed is left
+// alone by agents.
+func (s *Service) StepItems(ctx context.Context, o ledger.Object) ([]StepItem, error) {
+	if !bytes.Contains(o.Status, []byte(`"steps":`)) {
+		return nil, nil // as nearly all agents hear, every few seconds
+	}
+	c, err := load(o)
+	if err != nil || s.reaches(c) {
+		return nil, err
+	}
+	ready, there := map[string]bool{}, map[string]bool{}
+	for _, step := range c.Status.Steps {
+		ready[step.Name], there[step.Name] = step.State == StepReady, true
+	}
+	var out []StepItem
+	for _, step := range c.Status.Steps {
+		waits := slices.ContainsFunc(step.Needs, func(n string) bool { return there[n] && !ready[n] })
+		if step.State == StepWaiting && waits {
+			continue
+		}
+		item, err := s.item(ctx, c, step)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, item)
+	}
+	return out, nil
+}
+
+// maxBodies is how many bodies of steps are kept in memory.
+const maxBodies = 256
+
+// body of a step, without its secrets.
+func (s *Service) body(ctx context.Context, digest string) (json.RawMessage, error) {
+	s.mu.Lock()
+	body, ok := s.bodies[digest]
+	s.mu.Unlock()
+	if ok {
+		return body, nil
+	}
+	if s.Keeper == nil {
+		return nil, fault.New(fault.Internal, "there is nobody to keep the steps of clusters")
+	}
+	body, err := s.Keeper.Blob(ctx, "sha256:"+digest)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bodies == nil || len(s.bodies) >= maxBodies {
+		s.bodies = map[string]json.RawMessage{}
+	}
+	s.bodies[digest] = body
+	return body, nil
+}
+
+// ReportSteps takes what an agent says of its cluster's steps. Only news are
+// written, and what is said of another generation than the wanted one is none.
+// Steps that are not mentioned are as they were.
+func (s *Service) ReportSteps(ctx context.Context, clusterID string, seen []StepSeen) error {
+	if len(seen) == 0 {
+		return nil
+	}
+	for range attempts {
+		o, err := s.Get(ctx, clusterID)
+		if err != nil {
+			return err
+		}
+		c, err := load(o)
+		if err != nil || s.reaches(c) {
+			return err
+		}
+		steps := told(c.Status.Steps, seen)
+		if slices.EqualFunc(steps, c.Status.Steps, Step.equal) {
+			return nil
+		}
+		c.Status.Steps = steps
+		put, err := c.put("steps")
+		if err != nil {
+			return err
+		}
+		_, err = s.store.Commit(ctx, ledger.Set{
+			Actor: "agent:" + clusterID, Cause: ledger.CauseOf(ctx),
+			Puts: []ledger.Put{put}, Wakes: []ledger.Wake{{Ref: c.Ref, Org: c.Org}},
+		})
+		if fault.Reason(err) != "version" {
+			return err
+		}
+	}
+	return fault.New(fault.Unavailable, "cluster %q changes all the time; try again", clusterID)
+}
+
+const maxSaid = 1024 // bytes of what an agent says of a step
+
+// told brings what an agent says together with what is known.
+func told(steps []Step, seen []StepSeen) []Step {
+	said := map[string]StepSeen{}
+	for _, one := range seen {
+		said[one.ID] = one
+	}
+	var out []Step
+	for _, s := range steps {
+		one, ok := said[stepID(s.Name)]
+		if !ok || one.Generation != s.Generation {
+			out = append(out, s)
+			continue
+		}
+		if s.State == StepRemoving {
+			if one.State != "deleted" {
+				s.Message = short(one.Message)
+				out = append(out, s)
+			}
+			continue // it is gone, because that was wanted
+		}
+		if s.Objects = max(one.Objects, 0); one.State == "ready" {
+			s.take(StepResult{Ready: true}, nil)
+		} else {
+			s.State, s.Message = StepApplying, short(one.Message)
+			if one.State == "error" || one.State == "rejected" {
+				s.State = StepError
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func short(message string) string {
+	return strings.ToValidUTF8(message[:min(len(message), maxSaid)], "")
+}

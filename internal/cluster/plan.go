@@ -1,0 +1,315 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/droverhq/drover/internal/operation"
+)
+
+const (
+	// settle is how long after the wish a cluster is looked at for instances
+	// that were being placed when it was made.
+	settle = 5 * time.Second
+	// recheck is when what is outside is looked at again: accounts, and steps
+	// that the control plane applies.
+	recheck = 10 * time.Minute
+	// stepRetry is when steps that are not ready are looked at again.
+	stepRetry = 5 * time.Second
+	// makeRetry is when a maker is asked again that does not say when.
+	makeRetry = 15 * time.Second
+	// stripWithin is how long it is tried to take steps off a cluster that stays
+	// where it is.
+	stripWithin = 15 * time.Minute
+	drainRetry  = 30 * time.Second
+)
+
+// States of a step.
+const (
+	StepWaiting  = "waiting"
+	StepApplying = "applying"
+	StepReady    = "ready"
+	StepError    = "error"
+	StepRemoving = "removing"
+)
+
+// Facts are what Plan looks at besides the cluster.
+type Facts struct {
+	Maker   *Maker // that its profile names now; nil: nothing new is known
+	Missing string // why nothing can make it
+
+	// Steps that are wanted, with name, needs and digest; Read are the sources
+	// that could be read: what is not wanted goes only where its source says so.
+	Steps  []Step
+	Read   map[string]bool
+	Unread []string // why the wanted steps are not all known
+	Reach  bool     // the control plane applies them; otherwise the agent does
+
+	Accounts bool // agents have accounts
+	Login    bool // people log in to it
+	Checked  bool // the accounts were looked at, not long ago
+	Applied  bool // the steps were applied, not long ago
+	Used     int64
+	Verb     string // of the running operation
+}
+
+// Action is one thing to do.
+type Action interface{ action() }
+
+type (
+	// Move enters a phase.
+	Move struct{ To, Reason string }
+	// Begin writes down what makes the cluster, before it does.
+	Begin struct{ Maker Maker }
+	// Ensure asks the maker to go on.
+	Ensure struct{}
+	// Account sees to the accounts of its agent and of its login.
+	Account struct{}
+	// Settle writes down the steps that are wanted.
+	Settle struct{ Steps []Step }
+	// Apply carries steps out, Drop takes steps back.
+	Apply struct{ Steps []string }
+	Drop  struct{ Steps []string }
+	// Finish ends the running operation.
+	Finish struct{ Phase, Reason string }
+	// Keep takes the wish back that it goes: something runs there.
+	Keep struct{}
+	// Leave writes down that there is no way back.
+	Leave struct{}
+	// Strip takes all steps off, Withdraw asks the maker to take it away.
+	Strip    struct{ Last bool }
+	Withdraw struct{}
+	// Clean gives back what it has elsewhere, and is the last.
+	Clean struct{}
+	// Come is to look again later.
+	Come struct {
+		After time.Duration
+		Why   string
+	}
+)
+
+func (Move) action()     {}
+func (Begin) action()    {}
+func (Ensure) action()   {}
+func (Account) action()  {}
+func (Settle) action()   {}
+func (Apply) action()    {}
+func (Drop) action()     {}
+func (Finish) action()   {}
+func (Keep) action()     {}
+func (Leave) action()    {}
+func (Strip) action()    {}
+func (Withdraw) action() {}
+func (Clean) action()    {}
+func (Come) action()     {}
+
+// Plan decides what to do next. It is pure: the same cluster, facts and time
+// give the same actions. No actions: there is nothing to do until something
+// changes.
+func Plan(c Cluster, f Facts, now time.Time) []Action {
+	if !c.Deleted.IsZero() {
+		return nil
+	}
+	switch c.Phase {
+	case Accepted, Provisioning:
+		return planMaking(c, f)
+	case Failed:
+		if f.Maker != nil && f.Maker.digest() != c.Status.Refused {
+			return []Action{Begin{*f.Maker}, Move{To: Provisioning}}
+		}
+		return nil
+	case Provisioned, Waiting, Ready:
+		return planFit(c, f)
+	case Deprovisioning:
+		return planLeaving(c, f, now)
+	case Cleanup:
+		return []Action{Finish{Phase: operation.Succeeded}, Clean{}}
+	}
+	return nil
+}
+
+func planMaking(c Cluster, f Facts) []Action {
+	switch {
+	case f.Missing != "":
+		return []Action{Move{To: Failed, Reason: f.Missing}, Finish{Phase: operation.Failed, Reason: f.Missing}}
+	case c.Phase == Accepted && f.Maker == nil:
+		return nil // nothing is known yet
+	case c.Phase == Accepted:
+		return []Action{Begin{*f.Maker}, Move{To: Provisioning}}
+	case f.Maker != nil && f.Maker.digest() != c.Status.Maker.digest():
+		return []Action{Begin{*f.Maker}} // what is to be made, and by whom, is written down before it is
+	}
+	return []Action{Ensure{}}
+}
+
+// planFit makes a cluster fit and keeps it so.
+func planFit(c Cluster, f Facts) []Action {
+	s := &c.Status
+	if f.Accounts && (s.Client == "" || !f.Checked) || f.Login && (s.Login == "" || !f.Checked) {
+		return []Action{Account{}}
+	}
+	if wanted := merge(c, f); !slices.EqualFunc(wanted, s.Steps, Step.equal) {
+		return []Action{Settle{wanted}}
+	}
+	if f.Reach {
+		if gone := droppable(s.Steps); len(gone) > 0 {
+			return []Action{Drop{gone}}
+		}
+		if next := applicable(s.Steps, f.Applied); len(next) > 0 {
+			return []Action{Apply{next}}
+		}
+	}
+	ready, all, trouble := progress(s.Steps)
+	switch {
+	case c.Phase == Provisioned && len(f.Unread) > 0:
+		return []Action{Come{recheck, strings.Join(f.Unread, "; ")}}
+	case c.Phase == Provisioned && ready == all:
+		return []Action{Move{To: Waiting}}
+	case c.Phase == Provisioned && !f.Reach:
+		return []Action{Come{recheck, says(ready, all, "its agent is to apply them"+trouble)}}
+	case f.Verb == "create" && c.Phase == Ready, f.Verb == "drain" && f.Used == 0:
+		return []Action{Finish{Phase: operation.Succeeded}}
+	case f.Reach && ready < all:
+		return []Action{Come{stepRetry, says(ready, all, "they are being applied"+trouble)}}
+	case f.Verb == "drain":
+		return []Action{Come{drainRetry, fmt.Sprintf("%d units are still in use", f.Used)}}
+	case len(s.Steps) > 0:
+		return []Action{Come{recheck, "its steps are looked at again"}}
+	}
+	return nil
+}
+
+func says(ready, all int, why string) string {
+	return fmt.Sprintf("%d of %d steps are ready: %s", ready, all, why)
+}
+
+// planLeaving takes a cluster away, once it is sure that nothing runs there.
+func planLeaving(c Cluster, f Facts, now time.Time) []Action {
+	s := &c.Status
+	since := s.Since
+	if since.IsZero() {
+		since = c.Updated
+	}
+	if wait := settle - now.Sub(since); !s.Leaving && wait > 0 {
+		return []Action{Come{wait, "looking whether instances were being placed"}}
+	}
+	switch {
+	case !s.Leaving && f.Used > 0: // one came in between: whoever ordered it was promised it
+		return []Action{Keep{}, Finish{Phase: operation.Failed, Reason: "an instance was placed there meanwhile"}}
+	case !s.Leaving:
+		return []Action{Leave{}}
+	case s.Maker != nil && s.Maker.Name == standalone && f.Reach && len(s.Steps) > 0:
+		return []Action{Strip{Last: now.Sub(since) >= stripWithin}} // it stays, what was put there does not
+	case s.Maker != nil:
+		return []Action{Withdraw{}}
+	}
+	return []Action{Move{To: Cleanup}}
+}
+
+// standalone is the maker of clusters that are there already.
+const standalone = "standalone"
+
+func (s Step) equal(t Step) bool {
+	return s.Name == t.Name && s.State == t.State && s.Message == t.Message && s.Generation == t.Generation && s.Token == t.Token &&
+		s.Digest == t.Digest && s.Objects == t.Objects && slices.Equal(s.Needs, t.Needs) && slices.Equal(s.Inventory, t.Inventory)
+}
+
+// source of a step: what is before its own name.
+func (s Step) source() string { return s.Name[:max(strings.LastIndexByte(s.Name, '/'), 0)] }
+
+// merge brings what is known of the steps together with what is wanted. A step
+// goes because its source was read and lacks it, and for no other reason.
+func merge(c Cluster, f Facts) []Step {
+	known := map[string]Step{}
+	for _, s := range c.Status.Steps {
+		known[s.Name] = s
+	}
+	var out []Step
+	for _, want := range f.Steps {
+		s, there := known[want.Name]
+		delete(known, want.Name)
+		if !there || s.Digest != want.Digest || s.State == StepRemoving {
+			s.Name, s.Digest, s.State, s.Message, s.Generation, s.Token = want.Name, want.Digest, StepWaiting, "", c.Version, 0
+		}
+		if s.Needs = want.Needs; s.Message == kept(s.source()) {
+			s.Message = ""
+		}
+		out = append(out, s)
+	}
+	for _, s := range c.Status.Steps {
+		if _, left := known[s.Name]; !left {
+			continue
+		}
+		if f.Read[s.source()] && s.State != StepRemoving {
+			s.State, s.Message, s.Generation, s.Token = StepRemoving, "", c.Version, 0
+		}
+		if !f.Read[s.source()] && s.State == StepReady && s.Message == "" {
+			s.Message = kept(s.source())
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// kept is what a step says whose source is not to be had.
+func kept(source string) string {
+	return "kept as it is: " + source + " is gone or cannot be read"
+}
+
+// applicable lists steps that are not ready and whose needs are, in their
+// order; where nothing was looked at for long, the ready ones too.
+func applicable(steps []Step, applied bool) []string {
+	ready := map[string]bool{}
+	there := map[string]bool{}
+	for _, s := range steps {
+		ready[s.Name], there[s.Name] = s.State == StepReady, true
+	}
+	var out []string
+	for _, s := range steps {
+		if s.State == StepRemoving || applied && s.State == StepReady {
+			continue
+		}
+		if !slices.ContainsFunc(s.Needs, func(n string) bool { return there[n] && !ready[n] }) {
+			out = append(out, s.Name)
+		}
+	}
+	return out
+}
+
+// droppable lists steps that are to go and that no other needs any more.
+func droppable(steps []Step) []string {
+	needed := map[string]bool{}
+	for _, s := range steps {
+		for _, n := range s.Needs {
+			needed[n] = true
+		}
+	}
+	var out []string
+	for _, s := range steps {
+		if s.State == StepRemoving && !needed[s.Name] {
+			out = append(out, s.Name)
+		}
+	}
+	return out
+}
+
+// progress counts the steps that are wanted, and names the first trouble.
+func progress(steps []Step) (ready, all int, trouble string) {
+	for _, s := range steps {
+		if s.State == StepRemoving {
+			continue
+		}
+		all++
+		switch s.State {
+		case StepReady:
+			ready++
+		case StepError:
+			if trouble == "" {
+				trouble = fmt.Sprintf("; %s: %s", s.Name, s.Message)
+			}
+		}
+	}
+	return ready, all, trouble
+}
