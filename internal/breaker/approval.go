@@ -55,7 +55,7 @@ type Status struct {
 	Since   time.Time `json:"since,omitzero"` // asked
 	Waiting int64     `json:"waiting"`        // about
 	Samples []string  `json:"samples,omitempty"`
-	Told    time.Time `json:"told,omitzero"` // the decision that those who wait have heard of
+	Told    bool      `json:"told,omitempty"` // those who wait have heard of the decision
 }
 
 // Approval is an object with its documents decoded.

@@ -47,11 +47,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, task reconcile.Task) (reconc
 		return reconcile.Done(ledger.Set{}), nil
 	}
 	now := r.Now().UTC()
-	if (a.Phase == Approved || a.Phase == Refused) && !a.Status.Told.Equal(a.Spec.At) {
+	if (a.Phase == Approved || a.Phase == Refused) && !a.Status.Told {
 		if err := r.tell(ctx, &a); err != nil {
 			return reconcile.Result{}, fmt.Errorf("cannot wake those who wait for approval %s: %w", a.ID, err)
 		}
-		a.Status.Told = a.Spec.At
+		a.Status.Told = true
 		return r.write(&a, "told", reconcile.Again)
 	}
 	before := a.Status.Waiting

@@ -226,7 +226,7 @@ func (s *Service) decide(ctx context.Context, id string, decision func(a *Approv
 			return fault.New(fault.Conflict, "nothing waits for approval %s any more", id).Because("phase")
 		}
 		now := s.Now().UTC()
-		a.Spec.By, a.Spec.At = who.Actor(), now
+		a.Spec.By, a.Spec.At, a.Status.Told = who.Actor(), now, false
 		decision(&a, used, now)
 		err = s.commit(ctx, &a, a.Phase, 0)
 		out = a.Object

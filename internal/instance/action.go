@@ -27,8 +27,16 @@ type (
 	Finish struct{ Phase, Reason string }
 	// Expire turns the end of the lifespan, or the owner's, into the wish to delete.
 	Expire struct{ Why string }
-	// Until sets the end, or takes it away.
-	Until struct{ Expires time.Time }
+	// Until sets the end, or takes it away. Ruled: a changed rule sets it.
+	Until struct {
+		Expires time.Time
+		Ruled   bool
+	}
+	// Granted notes that the grant ends later than was known.
+	Granted struct{ Ends time.Time }
+	// Spare keeps what a rule would take until somebody approves; empty: nothing
+	// is in its way any more, or no rule would take it.
+	Spare struct{ Approval, Why string }
 	// Rest turns a near end into the wish to suspend, and back.
 	Rest struct{ On bool }
 	// Clean gives names, counters and units back and soft-deletes the object.
@@ -71,6 +79,8 @@ func (Call) action()     {}
 func (Finish) action()   {}
 func (Expire) action()   {}
 func (Until) action()    {}
+func (Granted) action()  {}
+func (Spare) action()    {}
 func (Rest) action()     {}
 func (Clean) action()    {}
 func (Queue) action()    {}

@@ -35,6 +35,9 @@ func encode(ctx context.Context, off *offering.Offering, in *Instance, op string
 		"instance_type": in.Spec.Type, "size": in.Spec.Size, "version": in.wanted()[off.Spec.Components[0].Name], "multi_az": in.Spec.MultiAZ,
 		"cluster": in.Status.Cluster, "host": in.host(), "rank": off.Rank(ctx, facts(in, off)),
 	}
+	if in.Status.Approval != "" {
+		o.Fields["approval"] = in.Status.Approval
+	}
 	if end := in.Status.Expires; !end.IsZero() {
 		o.Fields["ends"] = end.UTC().Truncate(time.Hour)
 	}

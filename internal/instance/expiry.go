@@ -11,18 +11,29 @@ const LifespanOver = "its lifespan ended"
 
 const ownerDenied = "its owner was denied"
 
-// ended says why an instance is to go without anybody having asked for it; ""
-// where it is not.
-func ended(in Instance, facts Facts, now time.Time) string {
+// ending is why an instance is to go without anybody having asked for it.
+type ending struct {
+	why   string // "": it is not
+	ruled bool   // a rule takes it, which may take many: the breaker is asked
+}
+
+// ended tells whether an instance is to go, and whether that was said of it
+// alone: the end that it was given when it was ordered is its own, however many
+// have the same. What a list says now of many owners, and an entitlement that is
+// over before it was to be, are rules.
+func ended(in Instance, facts Facts, now time.Time) ending {
+	over := !in.Status.Expires.IsZero() && !now.Before(in.Status.Expires)
 	switch {
 	case in.Phase == Deprovision || in.Phase == Deleting:
-		return ""
+		return ending{}
+	case over && !in.Status.Ruled:
+		return ending{why: LifespanOver}
 	case facts.Denied && now.Sub(in.Created) >= newsWithin:
-		return ownerDenied
-	case !in.Status.Expires.IsZero() && !now.Before(in.Status.Expires):
-		return LifespanOver
+		return ending{why: ownerDenied, ruled: true}
+	case over && facts.Entitled != Yes: // the rule may have been changed back meanwhile
+		return ending{why: LifespanOver, ruled: true}
 	}
-	return ""
+	return ending{}
 }
 
 // withinGrace reports whether the end is so near that it must rest.
@@ -35,9 +46,11 @@ func planEnd(in Instance, facts Facts, now time.Time) []Action {
 	if !facts.Lifespan && in.Status.Source != "" {
 		switch {
 		case facts.Entitled == No && in.Status.Expires.IsZero():
-			return []Action{Until{Expires: now.Add(facts.Grace)}}
+			return []Action{Until{Expires: now.Add(facts.Grace), Ruled: !in.lapsed(now)}}
 		case facts.Entitled == Yes && !in.Status.Expires.IsZero():
 			return []Action{Until{}}
+		case facts.Entitled == Yes && later(facts.Ends, in.Status.GrantEnds):
+			return []Action{Granted{Ends: facts.Ends}}
 		}
 	}
 	near := withinGrace(in, facts.Grace, now)
@@ -61,13 +74,15 @@ func alarm(in Instance, facts Facts, actions []Action, now time.Time) []Action {
 		return actions
 	}
 	var next []Come
-	if end := in.Status.Expires; !end.IsZero() {
+	if end := in.Status.Expires; !end.IsZero() && (end.After(now) || in.Status.Approval == "") {
 		next = append(next, Come{After: end.Sub(now), Why: "its lifespan ends " + end.Format(time.RFC3339)})
 		if rest := end.Add(-facts.Grace); facts.Grace > 0 && rest.After(now) && !in.Spec.Suspended {
 			next = append(next, Come{After: rest.Sub(now), Why: "it rests from " + rest.Format(time.RFC3339)})
 		}
 	}
-	if facts.Denied { // or was, when it was ordered: this replica may not have heard of the end of that
+	if in.Status.Approval != "" {
+		next = append(next, Come{After: every(in.ID, spareFor), Why: in.Status.Message})
+	} else if facts.Denied { // or was, when it was ordered: this replica may not have heard of the end of that
 		next = append(next, Come{After: newsWithin - now.Sub(in.Created), Why: "whether its owner is denied is looked at again"})
 	}
 	if watched(in, facts) {

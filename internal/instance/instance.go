@@ -85,8 +85,9 @@ var Kind = ledger.Kind{
 		{Name: "host", Type: ledger.Text},
 		{Name: "version", Type: ledger.Text},
 		{Name: "multi_az", Type: ledger.Bool},
-		{Name: "ends", Type: ledger.Time}, // the hour in which its lifespan ends
-		{Name: "rank", Type: ledger.Text}, // what the offering says its lists can be sorted by besides
+		{Name: "ends", Type: ledger.Time},     // the hour in which its lifespan ends
+		{Name: "rank", Type: ledger.Text},     // what the offering says its lists can be sorted by besides
+		{Name: "approval", Type: ledger.Text}, // that its removal waits for
 	},
 	Scope:  []string{"offering", "org"},
 	Totals: [][]string{{"offering"}, {"offering", "org"}, Census, Ends},
@@ -129,10 +130,16 @@ type Billing struct {
 
 // Status is what has become of it.
 type Status struct {
-	Reason    string    `json:"reason,omitempty"`  // why it failed, for the user
-	Message   string    `json:"message,omitempty"` // what it waits for
-	Since     time.Time `json:"since,omitzero"`    // when the phase was entered
-	Expires   time.Time `json:"expires,omitzero"`
+	Reason  string    `json:"reason,omitempty"`  // why it failed, for the user
+	Message string    `json:"message,omitempty"` // what it waits for
+	Since   time.Time `json:"since,omitzero"`    // when the phase was entered
+	Expires time.Time `json:"expires,omitzero"`
+	// GrantEnds is when its grant was to end, as was known when it was ordered,
+	// or later by what was said since. Ruled: its end is not that one, nor its
+	// own lifespan's, but that of a rule which was changed for many.
+	GrantEnds time.Time `json:"grant_ends,omitzero"`
+	Ruled     bool      `json:"ruled,omitempty"`
+	Approval  string    `json:"approval,omitempty"`  // that its removal waits for
 	Operation string    `json:"operation,omitempty"` // the running one
 	Routes    []Route   `json:"routes,omitempty"`
 	Hooked    []string  `json:"hooked,omitempty"`  // phases whose hooks have answered since they were entered

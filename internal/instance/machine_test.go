@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/hook"
@@ -21,6 +23,7 @@ import (
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
+	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/reconcile"
 	"github.com/droverhq/drover/internal/sqlledger"
 )
@@ -73,7 +76,7 @@ func (silentHooks) Call(context.Context, hook.Call) error { return nil }
 func (w *world) open() {
 	l, err := sqlledger.Open(context.Background(), sqlledger.Config{
 		URL:   filepath.Join(w.dir, "drover.db"),
-		Kinds: []ledger.Kind{instance.Kind, cluster.Kind, operation.Kind},
+		Kinds: slices.Concat([]ledger.Kind{instance.Kind, cluster.Kind, operation.Kind}, breaker.Kinds(), policy.Kinds()),
 		Key:   bytes.Repeat([]byte{7}, 32),
 		Now:   func() time.Time { return w.clock },
 	})

@@ -38,15 +38,15 @@ func (r *Reconciler) observe(ctx context.Context, in Instance, off *offering.Off
 		Names:    r.DNS != nil, Certificate: r.Certificates != nil && len(in.Status.Routes) > 0,
 	}
 	f.Looked, f.NextLook = r.memory.looked(in.ID, every(in.ID, or(f.Timing.Observe, observeEvery)), now)
-	if ended(in, f, now) != "" || in.Phase == Deprovision || in.Phase == Deleting {
-		return f, nil // nobody needs to be asked how to go
+	if goes, err := r.goes(ctx, in, off, &f, now); goes || err != nil {
+		return f, err // nobody needs to be asked how to go
 	}
 	if NeedsCandidates(in) {
 		if err := r.choices(ctx, in, off, &f); err != nil {
 			return Facts{}, err
 		}
 	}
-	f.Entitled = r.entitled(ctx, in, off, f)
+	f.Entitled, f.Ends = r.entitled(ctx, in, off, f)
 	if in.Status.Promotion == Promoting {
 		if f.Target, f.Refusal, err = r.target(ctx, &in, off); err != nil {
 			return f, trouble{quotaSource, err}
@@ -65,23 +65,23 @@ func unsold(in Instance, err error) string {
 // entitled asks whether what runs is still paid for. Whoever cannot be asked has
 // not said no, and neither has a source that says nothing of it: a quota that is
 // gone takes nothing away, one that has ended or grants nothing does.
-func (r *Reconciler) entitled(ctx context.Context, in Instance, off *offering.Offering, f Facts) Answer {
+func (r *Reconciler) entitled(ctx context.Context, in Instance, off *offering.Offering, f Facts) (Answer, time.Time) {
 	settled := []string{Ready, Suspending, Suspended, Resuming, Failed}
 	if f.Lifespan || in.Status.Source == "" || r.Quota == nil || r.Quota.Name() != in.Status.Source || !slices.Contains(settled, in.Phase) {
-		return Unknown
+		return Unknown, time.Time{}
 	}
 	m, known := modelOf(off, in.Status.Paid.Model)
 	if !known {
-		return Unknown
+		return Unknown, time.Time{}
 	}
 	g, err := r.Quota.Grant(entitlement.Checking(ctx), in.payer(), product(off, in.Spec.Type, m))
 	switch {
 	case err != nil || g.Holder == "" || r.Now().Sub(in.Created) < newsWithin:
-		return Unknown
+		return Unknown, time.Time{}
 	case g.Active(r.Now()):
-		return Yes
+		return Yes, g.Expires
 	}
-	return No
+	return No, time.Time{}
 }
 
 // choices are the clusters that the instance could be on, and what they offer.

@@ -143,7 +143,7 @@ func (s *Service) order(ctx context.Context, off *offering.Offering, req Create,
 		in.Status.Expires = in.Created.Add(time.Duration(plan.size.Lifespan))
 	}
 	if plan.granted {
-		in.Status.Source = s.Quota.Name()
+		in.Status.Source, in.Status.GrantEnds = s.Quota.Name(), plan.grant.Expires
 		in.Status.Tickets = []Ticket{{ID: in.ID}} // asked for by the loop
 	}
 	counts := plan.counts(off, in, region)

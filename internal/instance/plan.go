@@ -44,9 +44,11 @@ type Facts struct {
 	Grace    time.Duration // of the billing model in force
 	Lifespan bool          // of the size: nobody's entitlement moves its end
 	Entitled Answer
-	Denied   bool   // its owner may do nothing any more
-	Target   Answer // is the billing model to be had that it is promoted to?
-	Refusal  string // why not
+	Ends     time.Time // of the grant that it is entitled by; zero: never
+	Denied   bool      // its owner may do nothing any more
+	Removal  Removal   // where a rule would take it
+	Target   Answer    // is the billing model to be had that it is promoted to?
+	Refusal  string    // why not
 
 	Identity    bool // it is to have an account at an identity provider
 	Names       bool // there are name servers for its hosts
@@ -88,8 +90,12 @@ func Plan(in Instance, facts Facts, now time.Time) []Action {
 	if !in.Deleted.IsZero() {
 		return nil
 	}
-	if why := ended(in, facts, now); why != "" {
-		return []Action{Expire{Why: why}}
+	end := ended(in, facts, now)
+	if spare := planSpare(in, facts, end); len(spare) > 0 {
+		return spare
+	}
+	if end.why != "" && !facts.spares(end) {
+		return []Action{Expire{Why: end.why}}
 	}
 	if facts.Hooks && !in.hooked(in.Phase) {
 		return []Action{Call{Within: hookWithin(in.Phase, facts)}}
@@ -256,13 +262,13 @@ func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 	if verdict.Cluster != "" {
 		return []Action{Place{Cluster: verdict.Cluster, Why: verdict.Why, Versions: facts.Offers[verdict.Cluster]}, next}
 	}
+	room := slices.ContainsFunc(verdict.Others, func(j cluster.Judgement) bool { return j.Bar == cluster.NoVersion })
 	within := or(facts.Timing.Place, placeWithin)
 	why := fmt.Sprintf("waiting for room in region %s of %s", in.Spec.Region, in.Spec.Provider)
 	if len(facts.Candidates) == 0 {
 		why = fmt.Sprintf("waiting for a ready cluster in region %s of %s: there is none", in.Spec.Region, in.Spec.Provider)
 	}
 	reason := fmt.Sprintf("Region %s of %s had no room for %s. Delete this instance and try another region, or try again later.",
-	room := slices.ContainsFunc(verdict.Others, func(j cluster.Judgement) bool { return j.Bar == cluster.NoVersion })
 		in.Spec.Region, in.Spec.Provider, spoken(within))
 	if facts.Unsold != "" {
 		why = fmt.Sprintf("waiting for plan %s, which is not sold at present", facts.Unsold)

@@ -154,6 +154,10 @@ func TestPlanOutside(t *testing.T) {
 	with := func(e func(*instance.Facts)) instance.Facts { f := everything; e(&f); return f }
 	room := with(func(f *instance.Facts) { f.Candidates = []cluster.Candidate{{ID: "c1", Capacity: 1}} })
 	again := instance.Come{After: time.Minute, Why: "what is outside is looked at again"}
+	spared := with(func(f *instance.Facts) {
+		f.Denied, f.Removal = true, instance.Removal{Approval: "a", Why: "waiting for approval a"}
+	})
+	waits := edit(func(s *instance.Status) { s.Approval, s.Message = "a", "waiting for approval a" })
 	slow := "Region here of local had no room for 10m. Delete this instance and try another region, or try again later."
 	cases := []struct {
 		reason string
@@ -180,7 +184,13 @@ func TestPlanOutside(t *testing.T) {
 		{"it is looked after", at(instance.Ready, outside, seen("ready", "")), with(func(f *instance.Facts) { f.Looked = false }), []instance.Action{instance.Look{}}},
 		{"again and again", at(instance.Suspended, outside, seen("suspended", ""), func(in *instance.Instance) { in.Spec.Suspended = true }), everything, []instance.Action{again}},
 		{"an entitlement that ended sets the end", at(instance.Ready, outside, seen("ready", "")), with(func(f *instance.Facts) { f.Entitled, f.Grace = instance.No, time.Hour }),
-			[]instance.Action{instance.Until{Expires: start.Add(time.Hour)}}},
+			[]instance.Action{instance.Until{Expires: start.Add(time.Hour), Ruled: true}}},
+		{"one that ended when it was to end is no changed rule", at(instance.Ready, outside, seen("ready", ""), func(in *instance.Instance) { in.Status.GrantEnds = start }),
+			with(func(f *instance.Facts) { f.Entitled, f.Grace = instance.No, time.Hour }), []instance.Action{instance.Until{Expires: start.Add(time.Hour)}}},
+		{"a grant that lasts longer is noted", at(instance.Ready, outside, seen("ready", ""), func(in *instance.Instance) { in.Status.GrantEnds = start.Add(time.Hour) }),
+			with(func(f *instance.Facts) { f.Entitled, f.Ends = instance.Yes, start.Add(2*time.Hour) }), []instance.Action{instance.Granted{Ends: start.Add(2 * time.Hour)}}},
+		{"one that was cut short is not: the end would pass for its own", at(instance.Ready, outside, seen("ready", ""), func(in *instance.Instance) { in.Status.GrantEnds = start.Add(2 * time.Hour) }),
+			with(func(f *instance.Facts) { f.Entitled, f.Ends = instance.Yes, start.Add(time.Hour) }), []instance.Action{again}},
 		{"one that is back takes it away", at(instance.Ready, outside, seen("ready", ""), ends(time.Hour)), with(func(f *instance.Facts) { f.Entitled = instance.Yes }), []instance.Action{instance.Until{}}},
 		{"no answer is no answer", at(instance.Ready, outside, seen("ready", "")), with(func(f *instance.Facts) { f.Grace = time.Hour }), []instance.Action{again}},
 		{"it rests before its end", at(instance.Ready, outside, seen("ready", ""), ends(time.Hour)), with(func(f *instance.Facts) { f.Grace = time.Hour }), []instance.Action{instance.Rest{On: true}}},
@@ -188,6 +198,17 @@ func TestPlanOutside(t *testing.T) {
 		{"and wakes if the end is far again", at(instance.Suspended, outside, seen("suspended", ""), func(in *instance.Instance) { in.Spec.Suspended, in.Status.Resting = true, true }), everything,
 			[]instance.Action{instance.Rest{On: false}}},
 		{"a denied owner's goes", at(instance.Ready, outside, seen("ready", "")), with(func(f *instance.Facts) { f.Denied = true }), []instance.Action{instance.Expire{Why: "its owner was denied"}}},
+		{"unless that has to be approved", at(instance.Ready, outside, seen("ready", "")), spared, []instance.Action{instance.Spare{Approval: "a", Why: "waiting for approval a"}}},
+		{"then it goes on as ever", at(instance.Ready, outside, seen("ready", ""), waits), spared, []instance.Action{again}},
+		{"and is told to", at(instance.Ready, outside, seen("ready", ""), waits, func(in *instance.Instance) { in.Generation++ }), spared, []instance.Action{instance.Render{}}},
+		{"a no is said, too", at(instance.Ready, outside, seen("ready", ""), waits), with(func(f *instance.Facts) {
+			f.Denied, f.Removal = true, instance.Removal{Approval: "a", Why: "waiting for approval a, which was refused"}
+		}), []instance.Action{instance.Spare{Approval: "a", Why: "waiting for approval a, which was refused"}}},
+		{"its own end needs no approval", at(instance.Ready, outside, seen("ready", ""), waits, ends(0)), spared, []instance.Action{instance.Expire{Why: "its lifespan ended"}}},
+		{"an end that a rule has set does", at(instance.Ready, outside, seen("ready", ""), waits, ends(-time.Hour), func(in *instance.Instance) { in.Status.Ruled = true }),
+			with(func(f *instance.Facts) { f.Removal = instance.Removal{Approval: "a", Why: "waiting for approval a"} }), []instance.Action{again}},
+		{"it goes once it is approved", at(instance.Ready, outside, seen("ready", ""), waits), with(func(f *instance.Facts) { f.Denied = true }), []instance.Action{instance.Expire{Why: "its owner was denied"}}},
+		{"it waits no longer once the rule has changed", at(instance.Ready, outside, seen("ready", ""), waits), everything, []instance.Action{instance.Spare{}}},
 		{"a promotion with quota", at(instance.Ready, outside, seen("ready", ""), edit(func(s *instance.Status) { s.Promotion = instance.Promoting })),
 			with(func(f *instance.Facts) { f.Target = instance.Yes }), []instance.Action{instance.Promote{}}},
 		{"without", at(instance.Ready, outside, seen("ready", ""), edit(func(s *instance.Status) { s.Promotion = instance.Promoting })),
@@ -255,8 +276,12 @@ func TestPlanKeepsToTheTable(t *testing.T) {
 					t.Fatal("moves the end without anybody's word")
 				}
 			case instance.Expire:
-				if !facts.Denied && (in.Status.Expires.IsZero() || in.Status.Expires.After(start)) {
+				over := !in.Status.Expires.IsZero() && !in.Status.Expires.After(start)
+				if !facts.Denied && !over {
 					t.Fatal("ends before its time")
+				}
+				if facts.Removal.Approval != "" && (!over || in.Status.Ruled) {
+					t.Fatal("a rule takes it, and nobody has approved")
 				}
 			case instance.Promote, instance.Demote:
 				if in.Status.Promotion != instance.Promoting || facts.Target == instance.Unknown {
@@ -308,6 +333,10 @@ func anyInstance(t *rapid.T) instance.Instance {
 	}
 	in.Status.Promotion = rapid.SampledFrom([]string{"", instance.Promoting, instance.PromotionFailed}).Draw(t, "promotion")
 	in.Status.Resting = in.Spec.Suspended && yes("resting")
+	in.Status.Ruled = yes("ruled")
+	if yes("waits") {
+		in.Status.Approval, in.Status.Message = "a", rapid.SampledFrom([]string{"", "waiting for approval a", "waiting for somebody"}).Draw(t, "message")
+	}
 	return in
 }
 
@@ -318,6 +347,9 @@ func anyFacts(t *rapid.T) instance.Facts {
 		Units: 1, Hooks: yes("hooks"), Grace: time.Duration(rapid.IntRange(0, 8).Draw(t, "grace")) * time.Minute,
 		Lifespan: yes("lifespan"), Denied: yes("denied") && yes("really"), Entitled: answer.Draw(t, "entitled"), Target: answer.Draw(t, "target"),
 		Identity: yes("identity"), Names: yes("names"), Certificate: yes("certificate"), Looked: yes("looked"), NextLook: time.Minute,
+	}
+	if yes("spared") {
+		facts.Removal = instance.Removal{Approval: "a", Why: "waiting for approval a"}
 	}
 	if yes("room") {
 		facts.Candidates = []cluster.Candidate{{ID: "c1", Capacity: 1}}

@@ -86,6 +86,7 @@ type swap struct {
 	refused bool // somebody has to grant it, and does not
 	counts  []ledger.Count
 	held    []Hold
+	ends    time.Time // of the grant
 }
 
 // swap finds out what the wanted billing model takes: what is held of quotas
@@ -109,7 +110,7 @@ func (r *Reconciler) swap(ctx context.Context, in *Instance, off *offering.Offer
 		out.refused = true
 		return out, nil
 	}
-	out.granted = true
+	out.granted, out.ends = true, g.Expires
 	out.counts = quotaCounts(out.product, g, size.Quota)
 	out.held = held(out.counts)
 	for _, h := range in.Status.Held {
@@ -186,7 +187,7 @@ func (r *run) promote(ctx context.Context) error {
 	in.Status.Held, in.Status.Paid = s.held, in.Spec.Billing
 	in.Status.Promotion, in.Status.PromotionDetails, in.Status.Message = "", "", ""
 	if !r.facts.Lifespan {
-		in.Status.Expires = time.Time{} // the end was that of the old entitlement
+		in.Status.Expires, in.Status.Ruled, in.Status.GrantEnds = time.Time{}, false, s.ends // the end was that of the old entitlement
 	}
 	r.op = "promoted"
 	return nil

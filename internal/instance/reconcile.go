@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/certificate"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/dns"
@@ -49,6 +50,8 @@ type Config struct {
 	Certificates certificate.Source
 	// Metrics of instances; nil: none can be asked for.
 	Metrics metric.Source
+	// Breaker keeps rules from taking many at once; nil: nothing does.
+	Breaker breaker.Guard
 	Now     func() time.Time // default: time.Now
 }
 

@@ -65,12 +65,16 @@ func (r *run) act(ctx context.Context, actions []Action) (reconcile.Result, erro
 			return r.stuck(ctx, err)
 		}
 	}
+	r.remind()
 	if _, looked := actions[0].(Look); looked && r.unchanged() {
 		return r.next(ledger.Set{}), nil
 	}
 	set, err := r.write(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if _, waits := actions[0].(Spare); waits {
+		return reconcile.Again(set), nil // what was decided in between has woken nobody
 	}
 	return r.next(set), nil
 }
@@ -123,13 +127,18 @@ func (r *run) step(ctx context.Context, a Action) error {
 		return r.finish(ctx, a)
 	case Expire:
 		r.set.Cause = ledger.BySchedule(a.Why)
+		r.set.Counts = append(r.set.Counts, r.facts.Removal.Counts...)
 		in.deprovision(r.now)
 		r.op = Deprovision
 		r.announce(ctx)
 		return r.finish(ctx, Finish{Phase: operation.Superseded, Reason: a.Why})
 	case Until:
-		in.Status.Expires = a.Expires
+		in.Status.Expires, in.Status.Ruled = a.Expires, a.Ruled
 		r.op = "expires"
+	case Granted:
+		in.Status.GrantEnds, r.op = a.Ends, "granted"
+	case Spare:
+		r.spare(a)
 	case Rest:
 		in.Spec.Suspended, in.Status.Resting = a.On, a.On
 		r.set.Cause = ledger.BySchedule("its end is near")
@@ -184,6 +193,7 @@ func (r *run) render(ctx context.Context) error {
 		return nil
 	}
 	in.Status.Desired, in.Status.Rendered, in.Status.Issued, in.Status.Token = doc, in.Generation, in.Generation, r.task.Token
+	in.Status.Digest = digestOf(doc)
 	return nil
 }
 

@@ -164,7 +164,7 @@ func (s *Service) Delete(ctx context.Context, offeringName, idOrName string) (le
 
 func (in *Instance) deprovision(now time.Time) {
 	in.Spec.Deleted = true
-	in.Phase, in.Status.Since, in.Status.Message = Deprovision, now.UTC(), ""
+	in.Phase, in.Status.Since, in.Status.Message, in.Status.Approval = Deprovision, now.UTC(), "", ""
 	if o := in.Status.Observed; o != nil && o.State == stateDeleted {
 		in.Status.Observed = nil // said before it was asked: no answer to this
 	}
