@@ -26,7 +26,7 @@ const maxBehind = 1024
 
 // waysIn are the calls of operators on Drover's own API that give somebody a
 // way in and change nothing: only an entry tells who did.
-var waysIn = map[string]bool{"POST /api/v1/tokens": true}
+var waysIn = map[string]bool{"POST /api/v1/tokens": true, "POST /api/v1/clusters/{id}/join": true}
 
 // held keeps an answer back until it may go out. Headers go to where they will
 // be sent from.

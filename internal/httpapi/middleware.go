@@ -206,6 +206,9 @@ func (s *server) authenticate(r *http.Request, t *trace) (access.Principal, erro
 	}
 	token, cookie := bearer(r)
 	if token == "" {
+		if who, joining, err := s.joining(r); joining {
+			return who, err
+		}
 		return access.Principal{}, fault.New(fault.Denied, "a bearer token is needed").Because("token")
 	}
 	// A browser sends its cookie whoever wrote the page: it is good for looking,

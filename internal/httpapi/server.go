@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -42,6 +43,9 @@ type Config struct {
 	SSO func() SSO
 	// URL where agents reach the server, as they are told.
 	URL string
+	// AgentImage is the container image of agents; default: droverhq/drover of
+	// the server's version.
+	AgentImage string
 	// Version of the server, as its APIs show it; empty: they do not.
 	Version string
 	// Authenticator turns a bearer token into a principal.
@@ -149,6 +153,9 @@ func (c *Config) defaults() {
 	}
 	if c.Clock == nil {
 		c.Clock = time.Now
+	}
+	if c.AgentImage == "" {
+		c.AgentImage = "droverhq/drover:" + cmp.Or(c.Version, "latest")
 	}
 	if c.MaxBody <= 0 {
 		c.MaxBody = 1 << 20

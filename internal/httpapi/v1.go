@@ -43,6 +43,7 @@ func (o *own) routes() {
 	o.routesChange()
 	o.routesOperator()
 	o.routesCluster()
+	o.routesInstall()
 	o.routesAgent()
 }
 
