@@ -1,6 +1,7 @@
 package app
 
 import (
+	"log/slog"
 	"slices"
 
 	"github.com/droverhq/drover/internal/access"
@@ -15,6 +16,9 @@ import (
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
 	"github.com/droverhq/drover/internal/policy"
+	"github.com/droverhq/drover/internal/provider"
+	"github.com/droverhq/drover/internal/provider/standalone"
+	"github.com/droverhq/drover/internal/provider/template"
 	"github.com/droverhq/drover/internal/sso"
 	"github.com/droverhq/drover/internal/sso/builtin"
 )
@@ -22,7 +26,7 @@ import (
 // Kinds are all kinds of objects that the ledger is prepared for.
 func Kinds() []ledger.Kind {
 	return slices.Concat([]ledger.Kind{
-		access.SigningKey, access.KindUser, operation.Kind, operation.AuditKind, account.Kind, offering.Kind, cluster.Kind, instance.Kind,
+		access.SigningKey, access.KindUser, operation.Kind, operation.AuditKind, account.Kind, offering.Kind, cluster.Kind, cluster.KindProfile, instance.Kind,
 	}, policy.Kinds(), builtin.Kinds())
 }
 
@@ -38,8 +42,20 @@ var ssoProviders = map[string]func(*Server, options) (sso.Provider, error){
 	"keycloak": (*Server).keycloakSSO,
 }
 
+// clusterProviders make clusters.
+var clusterProviders = map[string]provider.Open{
+	"standalone": standalone.New,
+	"template":   template.New,
+}
+
 // quotaSources grant quota.
 var quotaSources = map[string]func(*Server, options) (entitlement.Source, error){
 	"list":   (*Server).quotaList,
 	"remote": (*Server).quotaRemote,
+}
+
+// runtimes are what an agent applies to.
+var runtimes = map[string]func(AgentSettings, *slog.Logger) (*dataPlane, error){
+	"process":   processPlane,
+	"simulated": simulatedPlane,
 }

@@ -114,6 +114,11 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	instances := instance.NewService(kept)
 	s.offering.Instances, s.clusters.Tenants, s.clusters.Accounts = instances, instances, accounts // the rooms know each other only here
+	s.clusters.Logins, s.clusters.Keeper, s.clusters.Offerings, s.clusters.Hosted = accounts, s.ledger, sold, hosted{s.ledger}
+	s.clusters.Terraformer, s.clusters.Around = &terraformer{}, s.around
+	if s.clusters.Makers, err = s.clusterMakers(); err != nil {
+		return err
+	}
 	authenticator, err := s.authenticator()
 	if err != nil {
 		return err
@@ -249,6 +254,7 @@ func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) erro
 		s.loop.Run, s.feed.Run, s.refreshAccess,
 		func(ctx context.Context) error { return s.offering.Follow(ctx, s.feed) },
 		func(ctx context.Context) error { return s.policy.Follow(ctx, s.feed) },
+		func(ctx context.Context) error { return s.clusters.Follow(ctx, s.feed) },
 	}
 	if s.outside.login != nil {
 		tasks = append(tasks, s.outside.login.Run)

@@ -86,6 +86,9 @@ func (s *Service) ApplyProfile(ctx context.Context, source string, data []byte) 
 			return ledger.Object{}, false, err
 		}
 		o := ledger.Object{Ref: ledger.Ref{Kind: KindProfile.Name, ID: name}, Name: name, Labels: file.Metadata.Labels, Spec: spec}
+		if before.Deleted.IsZero() {
+			o.Status = before.Status // what scaling remembers is not the file's
+		}
 		op := "create"
 		if before.Version > 0 {
 			op = "update"
@@ -117,10 +120,11 @@ func (s *Service) DeleteProfile(ctx context.Context, name string) (ledger.Object
 func (s *Service) putProfile(ctx context.Context, put ledger.Put) (ledger.Object, error) {
 	set := ledger.Set{Actor: cmp.Or(access.From(ctx).Actor(), "system"), Cause: ledger.CauseOf(ctx), Puts: []ledger.Put{put}}
 	var err error
-	set.Wakes, err = s.wakes(ctx, func(spec Spec) bool { return spec.Profile == put.Object.ID })
+	set.Wakes, err = s.wakes(ctx, func(c Cluster) bool { return c.Spec.Profile == put.Object.ID })
 	if err != nil {
 		return ledger.Object{}, err
 	}
+	set.Wakes = append(set.Wakes, ledger.Wake{Ref: put.Object.Ref}) // for its scaling
 	r, err := s.store.Commit(ctx, set)
 	if err != nil {
 		return ledger.Object{}, err
@@ -129,7 +133,7 @@ func (s *Service) putProfile(ctx context.Context, put ledger.Put) (ledger.Object
 }
 
 // wakes are those of the clusters that have something to do with a change.
-func (s *Service) wakes(ctx context.Context, concerned func(Spec) bool) ([]ledger.Wake, error) {
+func (s *Service) wakes(ctx context.Context, concerned func(Cluster) bool) ([]ledger.Wake, error) {
 	var out []ledger.Wake
 	query := ledger.Query{Kind: Kind.Name, Limit: 1000}
 	for {
@@ -139,7 +143,7 @@ func (s *Service) wakes(ctx context.Context, concerned func(Spec) bool) ([]ledge
 		}
 		for _, o := range found {
 			query.AfterID = o.ID
-			if spec, _, err := Decode(o); err == nil && concerned(spec) {
+			if c, err := load(o); err == nil && concerned(c) {
 				out = append(out, ledger.Wake{Ref: o.Ref, Org: o.Org})
 			}
 		}

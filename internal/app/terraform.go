@@ -1,0 +1,161 @@
+package app
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/manifest"
+	"github.com/droverhq/drover/internal/offering"
+	"github.com/droverhq/drover/internal/provider"
+)
+
+// terraformer applies steps to clusters that the control plane reaches. It keeps
+// connections, because each begins with a look at what the cluster serves.
+type terraformer struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]*manifest.Client // by kubeconfig
+}
+
+// maxReached is how many connections are kept.
+const maxReached = 64
+
+func (t *terraformer) open(kubeconfig []byte) (*manifest.Client, error) {
+	key := sha256.Sum256(kubeconfig)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.known[key]; c != nil {
+		return c, nil
+	}
+	c, err := manifest.Open(manifest.Config{Kubeconfig: kubeconfig})
+	if err != nil {
+		return nil, err
+	}
+	if t.known == nil || len(t.known) >= maxReached {
+		t.known = map[[sha256.Size]byte]*manifest.Client{}
+	}
+	t.known[key] = c
+	return c, nil
+}
+
+// stepOwner marks what a step applied.
+func stepOwner(step cluster.StepItem) string { return "step." + step.ID }
+
+func stepSet(step cluster.StepItem) (manifest.Set, string, error) {
+	var body struct {
+		Manifests []map[string]any `json:"manifests"`
+		Ready     string           `json:"ready"`
+	}
+	if err := json.Unmarshal(step.Body, &body); err != nil {
+		return manifest.Set{}, "", fault.New(fault.Internal, "cannot read step %s", step.ID)
+	}
+	// What somebody else changed about them is corrected.
+	return manifest.Set{Owner: stepOwner(step), Objects: body.Manifests, Force: true}, body.Ready, nil
+}
+
+// Inventory implements cluster.Terraformer.
+func (t *terraformer) Inventory(ctx context.Context, kubeconfig []byte, step cluster.StepItem) ([]string, error) {
+	set, _, err := stepSet(step)
+	if err != nil {
+		return nil, err
+	}
+	c, err := t.open(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return c.Inventory(ctx, set)
+}
+
+// Apply implements cluster.Terraformer. Namespaces and definitions of kinds stay
+// when a step has them no longer: everything in and of them would go with them,
+// tenants' instances included.
+func (t *terraformer) Apply(ctx context.Context, kubeconfig []byte, step cluster.StepItem, inventory []string) (cluster.StepResult, error) {
+	set, ready, err := stepSet(step)
+	if err != nil {
+		return cluster.StepResult{}, err
+	}
+	c, err := t.open(kubeconfig)
+	if err != nil {
+		return cluster.StepResult{}, err
+	}
+	applied, err := c.Apply(ctx, set)
+	out := cluster.StepResult{Inventory: manifest.Union(inventory, applied.Inventory)}
+	if err != nil {
+		return out, err
+	}
+	pruned, err := c.Prune(ctx, manifest.Pruning{Owner: set.Owner, Before: inventory, After: applied.Inventory})
+	if err != nil {
+		return out, err
+	}
+	out.Inventory = manifest.Union(applied.Inventory, pruned.Going, pruned.Kept)
+	health, err := c.Health(ctx, manifest.Checking{Inventory: applied.Inventory, Ready: ready})
+	switch {
+	case err != nil:
+		return out, err
+	case health.Failed:
+		return out, fault.New(fault.Conflict, "%s", health.Message)
+	}
+	out.Ready, out.Message = health.Ready, health.Message
+	return out, nil
+}
+
+// Remove implements cluster.Terraformer. Namespaces and definitions of kinds
+// stay, as with Apply.
+func (t *terraformer) Remove(ctx context.Context, kubeconfig []byte, step cluster.StepItem, inventory []string) error {
+	c, err := t.open(kubeconfig)
+	if err != nil {
+		return err
+	}
+	pruned, err := c.Prune(ctx, manifest.Pruning{Owner: stepOwner(step), Before: inventory})
+	if err == nil && !pruned.Done() {
+		err = fault.New(fault.Unavailable, "%s", pruned.Message)
+	}
+	return err
+}
+
+// clusterMakers opens what makes clusters.
+func (s *Server) clusterMakers() (map[string]provider.Provider, error) {
+	settings := map[string]map[string]string{"template": {"work": filepath.Join(s.cfg.DataDir, "clusters")}}
+	out := map[string]provider.Provider{}
+	for name, open := range clusterProviders {
+		made, err := open(settings[name])
+		if err != nil {
+			return nil, err
+		}
+		out[name] = made
+	}
+	return out, nil
+}
+
+// around is what the expressions of steps see of this server.
+func (s *Server) around() (offering.SSOFacts, offering.ServerFacts) {
+	at := s.outside.sso.Endpoints()
+	return offering.SSOFacts{Issuer: at.Issuer, Token: at.TokenURL, JWKS: at.JWKSURL, Base: at.BaseURL, Realm: at.Realm},
+		offering.ServerFacts{URL: s.publicURL()}
+}
+
+// hosted tells what instances run on a cluster.
+type hosted struct{ ledger ledger.Reader }
+
+// On implements cluster.Hosted.
+func (h hosted) On(ctx context.Context, id string, limit int) ([]string, int64, error) {
+	query := ledger.Query{Kind: instance.Kind.Name, Scope: map[string]any{"cluster": id}, Order: []ledger.Order{{Column: "created"}}, Limit: limit, Brief: true}
+	found, err := h.ledger.List(ctx, query)
+	if err != nil {
+		return nil, 0, err
+	}
+	total, err := h.ledger.Total(ctx, query)
+	names := make([]string, len(found))
+	for i, o := range found {
+		sold, _ := o.Fields["offering"].(string)
+		names[i] = sold + " " + o.Name
+	}
+	return slices.Clip(names), max(total, int64(len(names))), err
+}
