@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -305,7 +306,7 @@ func (s *Service) depart(ctx context.Context, c Cluster, puts ...ledger.Put) (le
 		return c.Object, err
 	}
 	r, err := s.store.Commit(ctx, ledger.Set{
-		Actor: access.From(ctx).Actor(), Cause: ledger.CauseOf(ctx),
+		Actor: cmp.Or(access.From(ctx).Actor(), "system"), Cause: ledger.CauseOf(ctx),
 		Puts: append([]ledger.Put{put}, puts...), Wakes: []ledger.Wake{{Ref: c.Ref, Org: c.Org}},
 	})
 	if err != nil {
