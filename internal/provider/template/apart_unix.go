@@ -1,0 +1,12 @@
+//go:build unix
+
+package template
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// apart lets a program outlive this one: signals to this one's group do not
+// reach it.
+func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
