@@ -131,17 +131,34 @@ type Error struct {
 	OperationID string `json:"operation_id,omitempty" doc:"The request's id; it is in the server's log and in the cause of what the request did"`
 }
 
-// CreateCluster makes a data plane known: POST /api/v1/clusters, admins only.
+// CreateCluster makes a data plane, or makes one known that is there: POST
+// /api/v1/clusters, admins only.
 type CreateCluster struct {
 	Name     string `json:"name" doc:"Also the id that its agent speaks for"`
-	Provider string `json:"cloud_provider,omitempty" doc:"Needed: instances are placed by it"`
+	Provider string `json:"cloud_provider,omitempty" doc:"Needed, unless the profile says: instances are placed by it"`
 	Region   string `json:"region,omitempty" doc:"Needed, likewise"`
+	Profile  string `json:"profile,omitempty" maxLength:"63" doc:"The profile that says what makes it; default: it is there already"`
+	Domain   string `json:"domain,omitempty" maxLength:"253" doc:"Base domain of its routes"`
+	// Kubeconfig is sealed; it is never shown again.
+	Kubeconfig string            `json:"kubeconfig,omitempty" doc:"To reach it with; default: only its agent reaches it. It is sealed, and never shown again"`
+	Labels     map[string]string `json:"labels,omitempty" doc:"zone is its failure domain"`
+	Taints     []string          `json:"taints,omitempty" maxItems:"100" doc:"Instances are placed there only if their offering tolerates all of them"`
+	Limit      *int64            `json:"limit,omitempty" minimum:"0" doc:"Units that may be placed there, whatever its agent says; default: as many as fit"`
 }
 
 // UpdateCluster changes a data plane: PATCH /api/v1/clusters/<id>, admins only.
 // Absent fields stay.
 type UpdateCluster struct {
-	Installation *string `json:"installation,omitempty" doc:"The agent installation that the cluster belongs to from now on; empty: the next one that connects"`
+	Installation *string           `json:"installation,omitempty" doc:"The agent installation that the cluster belongs to from now on; empty: the next one that connects"`
+	Labels       map[string]string `json:"labels,omitempty" doc:"Those that are named; an empty value takes one away"`
+	Taints       *[]string         `json:"taints,omitempty" doc:"All of them, in place of those before"`
+	Limit        *int64            `json:"limit,omitempty" minimum:"-1" doc:"Units that may be placed there; -1: as many as fit"`
+	Schedulable  *bool             `json:"schedulable,omitempty" doc:"Whether it takes new orders"`
+}
+
+// DrainCluster empties a data plane: POST /api/v1/clusters/<id>/drain, admins only.
+type DrainCluster struct {
+	Force bool `json:"force,omitempty" doc:"Also while instances run there that cannot be moved: it takes no new orders, and is empty once they have ended"`
 }
 
 // Accept says which version of the terms was read: POST /api/v1/terms/<name>/accept.

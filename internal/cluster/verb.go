@@ -83,6 +83,16 @@ func (s *Service) Create(ctx context.Context, want Request) (ledger.Object, erro
 	return r.Objects[0], nil
 }
 
+// Enlist makes a cluster known that is there and that only its agent reaches;
+// an existing one is left as it is. Faults: Invalid, reason "field".
+func (s *Service) Enlist(ctx context.Context, want Request) (ledger.Object, error) {
+	spec, err := s.draw(ctx, want)
+	if err != nil {
+		return ledger.Object{}, err
+	}
+	return s.Register(ctx, want.ID, spec)
+}
+
 // draw turns a request into what is wanted of a cluster.
 func (s *Service) draw(ctx context.Context, want Request) (Spec, error) {
 	spec := Spec{Provider: want.Provider, Region: want.Region, Domain: want.Domain, Profile: want.Profile,
