@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,7 +29,12 @@ func explain(err error, id ID) error {
 	var known *fault.Error
 	var dry *ssaerrors.DryRunErr
 	switch {
-	case err == nil, errors.As(err, &known), errors.Is(err, context.Canceled):
+	case err == nil, errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &known):
+		if errors.As(err, new(*url.Error)) {
+			return known // without the address
+		}
 		return err
 	case errors.As(err, &dry):
 		return explain(dry.Unwrap(), id)
@@ -65,7 +71,10 @@ func distant(err error, id ID) error {
 	case errors.As(err, new(*net.OpError)), errors.As(err, new(*net.DNSError)), strings.Contains(err.Error(), "EOF"), strings.Contains(err.Error(), "connection"):
 		return fault.New(fault.Unavailable, "the cluster's API server cannot be reached").Because("unreachable")
 	}
-	return fault.New(fault.Unavailable, "%s cannot be applied: the answer of the cluster's API server cannot be understood", id.Words()).Because("unreachable")
+	if strings.Contains(err.Error(), "x509:") || strings.Contains(err.Error(), "tls:") {
+		return fault.New(fault.Unavailable, "the certificate of the cluster's API server cannot be trusted").Because("unreachable")
+	}
+	return fault.New(fault.Unavailable, "the answer of the cluster's API server about a %s cannot be understood", id.Kind).Because("server-error")
 }
 
 // answered explains a refusal of the API server.

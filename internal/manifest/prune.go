@@ -174,4 +174,3 @@ func (c *Client) Look(ctx context.Context, id ID) (*unstructured.Unstructured, e
 	o, err := c.get(ctx, m.GroupVersionKind, id)
 	return o, explain(err, id)
 }
-

@@ -1,0 +1,163 @@
+package kubernetes
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/manifest"
+)
+
+// document is the part of an item's body that this runtime reads.
+type document struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Namespace string            `json:"namespace"`
+		Labels    map[string]string `json:"labels"`
+	} `json:"metadata"`
+	Spec struct {
+		Suspended bool              `json:"suspended"`
+		Versions  map[string]string `json:"versions"`
+	} `json:"spec"`
+
+	Manifests []map[string]any  `json:"manifests"`
+	Ready     string            `json:"ready"`
+	Routes    []route           `json:"routes"`
+	Versions  map[string]string `json:"versions"`
+	Suspended bool              `json:"suspended"`
+	Force     bool              `json:"force"` // take fields over from other managers
+
+	bare bool // the body itself is the one object
+}
+
+// route leads a host to a port of a service.
+type route struct {
+	Host    string `json:"host"`
+	Service string `json:"service"`
+	Port    int64  `json:"port"`
+	// TLS ends where the route does: "edge" (default) with the certificate of the
+	// Secret named by Certificate or of the router, "passthrough", or "none".
+	TLS         string `json:"tls"`
+	Certificate string `json:"certificate"`
+}
+
+// read parses a body. Its errors are shown to users, so they quote none of it.
+func read(body json.RawMessage) (document, error) {
+	var d document
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if err := dec.Decode(&d); err != nil {
+		return d, fault.New(fault.Invalid, "the desired document is not one that the kubernetes runtime can read")
+	}
+	if d.Manifests == nil {
+		if d.APIVersion == "" || d.Kind == "" {
+			return d, fault.New(fault.Invalid, "the desired document has no manifests, and is no Kubernetes object itself: nothing to apply")
+		}
+		object := map[string]any{}
+		if err := json.Unmarshal(body, &object); err != nil {
+			return d, fault.New(fault.Invalid, "the desired document is not a JSON object")
+		}
+		d.bare, d.Manifests = true, []map[string]any{object}
+		d.Routes, d.Ready, d.Versions, d.Force = nil, "", nil, false // those are the object's own fields
+	}
+	d.Manifests = slices.DeleteFunc(d.Manifests, func(m map[string]any) bool { return m == nil })
+	d.Suspended = d.Suspended || d.Spec.Suspended
+	if d.Ready != "" {
+		if _, err := manifest.CompileReady(d.Ready); err != nil {
+			return d, err
+		}
+	}
+	for i := range d.Routes {
+		if err := d.Routes[i].check(); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+var hostText = regexp.MustCompile(`^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+
+func (r *route) check() error {
+	r.Host = strings.ToLower(strings.TrimSuffix(r.Host, "."))
+	if !hostText.MatchString(r.Host) || len(r.Host) > 253 {
+		return fault.New(fault.Invalid, "a route has a host that is no host name")
+	}
+	if r.Service == "" || r.Port < 1 || r.Port > 65535 {
+		return fault.New(fault.Invalid, "the route of %s needs a service and a port", r.Host)
+	}
+	switch r.TLS {
+	case "":
+		r.TLS = "edge"
+	case "edge", "passthrough", "none":
+	default:
+		return fault.New(fault.Invalid, "tls of the route of %s is edge, passthrough or none", r.Host)
+	}
+	return nil
+}
+
+// valid reports whether the body is one JSON object.
+func valid(body json.RawMessage) bool {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	var object map[string]json.RawMessage
+	if dec.Decode(&object) != nil || object == nil {
+		return false
+	}
+	_, err := dec.Token()
+	return err == io.EOF
+}
+
+var nameText = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+
+// named makes a name for an object about an id: readable where the id allows it,
+// and never the same for two ids.
+func named(prefix, id string) string {
+	if nameText.MatchString(id) && len(prefix)+len(id) <= 52 && !strings.HasPrefix(id, "x-") {
+		return prefix + id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return prefix + "x-" + hex.EncodeToString(sum[:12])
+}
+
+// home is the namespace of what names none.
+func (c Config) home(id string, d document) string {
+	switch {
+	case d.Metadata.Namespace != "":
+		return d.Metadata.Namespace
+	case c.Home != "":
+		return c.Home
+	}
+	return named("drover-", id)
+}
+
+// resting scales what runs down to nothing, for an item that is suspended. What
+// is no workload stays: its data must be there when it comes back.
+func resting(object map[string]any) map[string]any {
+	kind, _ := object["kind"].(string)
+	spec, _ := object["spec"].(map[string]any)
+	field, value := "", any(nil)
+	switch kind {
+	case "Deployment", "StatefulSet", "ReplicaSet":
+		field, value = "replicas", int64(0)
+	case "CronJob", "Job":
+		field, value = "suspend", true
+	default:
+		return object
+	}
+	out, inner := map[string]any{}, map[string]any{field: value}
+	for k, v := range object {
+		out[k] = v
+	}
+	for k, v := range spec {
+		if k != field {
+			inner[k] = v
+		}
+	}
+	out["spec"] = inner
+	return out
+}

@@ -1,0 +1,190 @@
+package kubernetes
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/droverhq/drover/internal/fault"
+)
+
+var codecs = scheme.Codecs.WithoutConversion()
+
+// guard stands before every request of this replica. While it is not this
+// replica's turn nothing that could change anything leaves the process.
+type guard struct {
+	next func(http.RoundTripper) http.RoundTripper // nil: nobody
+
+	mu   sync.Mutex
+	turn func() error // nil: it is not our turn
+}
+
+func (g *guard) open(turn func() error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.turn = turn
+}
+
+func (g *guard) check() error {
+	g.mu.Lock()
+	turn := g.turn
+	g.mu.Unlock()
+	if turn == nil {
+		return fault.New(fault.Unavailable, "another replica of the agent is at work on this cluster").Because("not-leading")
+	}
+	return turn()
+}
+
+func (g *guard) wrap(next http.RoundTripper) http.RoundTripper {
+	if g.next != nil {
+		next = g.next(next)
+	}
+	return passage{g, next}
+}
+
+type passage struct {
+	g    *guard
+	next http.RoundTripper
+}
+
+func (p passage) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if err := p.g.check(); err != nil {
+			return nil, err
+		}
+	}
+	return p.next.RoundTrip(r)
+}
+
+// Lead waits until it is this replica's turn, calls work, and returns what it
+// returns. Its context ends when the lease is lost; from then on nothing is
+// written, and Lead returns fault.Unavailable because "lease-lost". Without a
+// lease there is only one replica, and work is called at once.
+func (r *Runtime) Lead(ctx context.Context, work func(context.Context) error) error {
+	if r.cfg.Lease == "" {
+		defer r.end()
+		return work(ctx)
+	}
+	lock, err := r.lock(ctx)
+	if err != nil {
+		return err
+	}
+	// The elector's context ends after the work has: the lease is given back
+	// only when nobody works under it.
+	elect, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	var (
+		elector *leaderelection.LeaderElector
+		result  error
+		worked  = make(chan struct{})
+		began   bool
+		once    sync.Mutex
+	)
+	elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, Name: r.cfg.Lease, ReleaseOnCancel: true,
+		LeaseDuration: r.cfg.LeaseTime, RenewDeadline: r.cfg.LeaseTime * 2 / 3, RetryPeriod: r.cfg.LeaseTime / 7,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(lease context.Context) {
+				once.Lock()
+				began = true
+				once.Unlock()
+				defer close(worked)
+				defer release()
+				result = r.shiftUnder(ctx, lease, lock, elector, work)
+			},
+			OnStoppedLeading: func() { r.guard.open(nil) },
+		},
+	})
+	if err != nil {
+		return fault.New(fault.Invalid, "cannot stand for the lease %s: %w", r.cfg.Lease, err)
+	}
+	stop := context.AfterFunc(ctx, func() {
+		once.Lock()
+		defer once.Unlock()
+		if !began {
+			release()
+		}
+	})
+	defer stop()
+	elector.Run(elect)
+	r.guard.open(nil)
+	once.Lock()
+	working := began
+	once.Unlock()
+	if !working {
+		return ctx.Err()
+	}
+	<-worked
+	return result
+}
+
+// shiftUnder works while the lease holds.
+func (r *Runtime) shiftUnder(ctx, lease context.Context, lock resourcelock.Interface, elector *leaderelection.LeaderElector, work func(context.Context) error) error {
+	both, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(lease, stop)()
+	// Others may take the lease when it was not renewed for its whole time; a
+	// replica that was asleep must notice before they do.
+	margin := r.cfg.LeaseTime / 5
+	r.guard.open(func() error {
+		if !elector.IsLeader() || elector.Check(-margin) != nil {
+			return fault.New(fault.Unavailable, "the lease of this replica has run out").Because("lease-lost")
+		}
+		return nil
+	})
+	defer r.guard.open(nil)
+	defer r.end()
+	rec, _, err := lock.Get(both)
+	if err != nil || rec.HolderIdentity != lock.Identity() {
+		return fault.New(fault.Unavailable, "the lease %s cannot be read", r.cfg.Lease).Because("lease-lost")
+	}
+	r.mu.Lock()
+	_, err = r.beginLocked(both, int64(rec.LeaderTransitions)+1)
+	r.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	r.notify()
+	err = work(both)
+	if lease.Err() != nil && ctx.Err() == nil {
+		return fault.New(fault.Unavailable, "another replica of the agent takes over").Because("lease-lost")
+	}
+	return err
+}
+
+func (r *Runtime) lock(ctx context.Context) (resourcelock.Interface, error) {
+	// The lease is taken past the guard, which the lease itself opens.
+	cfg := r.cluster.REST()
+	cfg.WrapTransport = nil
+	if r.cfg.Wrap != nil {
+		cfg.Wrap(r.cfg.Wrap)
+	}
+	cfg.Timeout = max(r.cfg.LeaseTime/3, time.Second)
+	hc, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c, err := kubernetes.NewForConfigAndClient(cfg, hc)
+	if err != nil {
+		return nil, err
+	}
+	// Where the namespace is missing and may be made, it is; where not, the lease
+	// will tell.
+	_, err = c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.Namespace}}, metav1.CreateOptions{})
+	if err != nil {
+		r.cfg.Logger.Debug("the agent's namespace was not made", "error", err)
+	}
+	return &resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: r.cfg.Lease}, Client: c.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: r.cfg.Identity},
+	}, ctx.Err()
+}
