@@ -236,6 +236,42 @@ func TestBackoffDoublesUpToItsCap(t *testing.T) {
 	})
 }
 
+type resting struct{ error }
+
+func (resting) Resumes() time.Duration { return 10 * time.Second }
+
+// Who was not asked because he rests has not failed again: the pause is his rest,
+// and does not grow.
+func TestARefusalThatTriedNothingIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		var at []time.Time
+		var attempts []int
+		stop := start(t, reconcile.Config{Ledger: s, Random: func() float64 { return 0 }},
+			func(_ context.Context, task reconcile.Task) (reconcile.Result, error) {
+				at, attempts = append(at, time.Now()), append(attempts, task.Attempts)
+				switch len(at) {
+				case 1:
+					return reconcile.Result{}, errors.New("broken")
+				case 5:
+					return reconcile.Result{}, nil
+				}
+				return reconcile.Result{}, fmt.Errorf("the name servers: %w", resting{errors.New("away")})
+			})
+		s.wake("a")
+		time.Sleep(time.Hour)
+		stop()
+		if diff := cmp.Diff([]int{0, 1, 1, 1, 1}, attempts); diff != "" {
+			t.Errorf("attempts (-want +got):\n%s", diff)
+		}
+		for i := 2; i < len(at); i++ {
+			if gap := at[i].Sub(at[i-1]); gap != 10*time.Second {
+				t.Errorf("run %d came %s after the one before", i, gap)
+			}
+		}
+	})
+}
+
 func TestWaitHoldsNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

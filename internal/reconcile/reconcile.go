@@ -16,6 +16,8 @@ import (
 // Reconciler brings one object closer to what is wanted. It is called for one
 // object at a time, never concurrently for the same object while leases hold.
 // ctx ends before the lease does: everything started under it must stop then.
+// An error with Resumes() time.Duration in its chain tells that nothing was tried
+// and when that will be so again: it counts as no attempt.
 type Reconciler interface {
 	Reconcile(ctx context.Context, task Task) (Result, error)
 }

@@ -96,6 +96,9 @@ func (l *Loop) conclude(r *run, result Result, err error) (outcome Outcome, agai
 	case err != nil:
 		outcome = Retried
 		finish = l.retry(r)
+		if rest, ok := resumes(err); ok { // nothing was tried, so nothing has failed
+			finish.Attempts, finish.After = r.work.Attempts, rest+l.jitter(0, min(rest/4, maxPause))
+		}
 		finish.Note = result.Why
 	case result.Again:
 		outcome = Succeeded
@@ -155,6 +158,16 @@ func (l *Loop) retry(r *run) ledger.Finish {
 	attempts := r.work.Attempts + 1
 	after := l.jitter(0, backoff(firstBackoff, l.cfg.MaxBackoff, attempts))
 	return ledger.Finish{Dirty: r.work.Dirty, Next: true, Attempts: attempts, After: after}
+}
+
+// resumes returns the pause that an error asks for which was no attempt: somebody
+// who is away is tried again only then.
+func resumes(err error) (time.Duration, bool) {
+	var r interface{ Resumes() time.Duration }
+	if !errors.As(err, &r) {
+		return 0, false
+	}
+	return max(r.Resumes(), firstBackoff), true
 }
 
 // giveUp writes the end of a run without its write.

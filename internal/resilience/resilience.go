@@ -142,7 +142,7 @@ func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func
 		err = last
 	case errors.Is(err, circuitbreaker.ErrOpen):
 		p.observe("open", 0)
-		return fault.New(fault.Unavailable, "%s does not answer; it is tried again by itself", p.cfg.Name).Because("breaker-open")
+		return resting{fault.New(fault.Unavailable, "%s does not answer; it is tried again by itself", p.cfg.Name).Because("breaker-open"), p.rest()}
 	case errors.Is(err, bulkhead.ErrFull):
 		p.observe("full", 0)
 		return fault.New(fault.Unavailable, "%s has too many requests under way; it is tried again by itself", p.cfg.Name).Because("bulkhead-full")
@@ -151,6 +151,25 @@ func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func
 		return fault.New(fault.Unavailable, "%s did not answer within %s; it is tried again by itself", p.cfg.Name, p.cfg.Timeout).Because("timeout")
 	}
 	return err
+}
+
+// resting is the refusal of an open breaker. Nothing was tried, so it says nothing
+// new about the other side: whoever counts failures need not count it, and knows
+// when to come back.
+type resting struct {
+	error
+	rest time.Duration
+}
+
+func (r resting) Unwrap() error { return r.error }
+
+// Resumes is the time until the other side is tried again.
+func (r resting) Resumes() time.Duration { return r.rest }
+
+// rest is what is left of the breaker's. While one call is under way to see
+// whether the other side is back, nobody knows: a tenth of the whole will do.
+func (p *Policy) rest() time.Duration {
+	return max(p.breaker.RemainingDelay(), p.cfg.Rest/10)
 }
 
 // errSlow is what a call that took too long becomes, whatever it made of it.

@@ -95,6 +95,10 @@ func TestBreaker(t *testing.T) {
 		if called || !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "the oracle") {
 			t.Fatalf("an open breaker: called %v, %v", called, err)
 		}
+		var rests interface{ Resumes() time.Duration }
+		if !errors.As(fmt.Errorf("cannot ask: %w", err), &rests) || rests.Resumes() < 45*time.Second || rests.Resumes() > 75*time.Second {
+			t.Errorf("an open breaker does not tell when it is tried again: %v", err)
+		}
 		time.Sleep(2 * time.Minute)
 		if err := p.Once(t.Context(), func(context.Context) error { return nil }); err != nil {
 			t.Fatalf("after its rest the other side is tried: %v", err)

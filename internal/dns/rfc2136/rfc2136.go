@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/miekg/dns"
 
@@ -94,14 +93,11 @@ func (p *Provider) Lookup(ctx context.Context, zone string, names []string) ([]o
 	var wait sync.WaitGroup
 	for lane := range min(lanes, len(names)) {
 		wait.Go(func() { // at most `lanes`, each ends with its share
-			conn, err := p.dial(ctx)
-			if err != nil {
-				cancel(err)
-				return
-			}
-			defer conn.Close()
+			l := &line{provider: p, spare: spares}
+			defer l.close()
 			for i := lane; i < len(names) && ctx.Err() == nil; i += lanes {
-				if found[i], err = p.ask(ctx, conn, zone, names[i]); err != nil {
+				var err error
+				if found[i], err = p.ask(ctx, l, zone, names[i]); err != nil {
 					cancel(err)
 				}
 			}
@@ -132,10 +128,10 @@ func (p *Provider) Lookup(ctx context.Context, zone string, names []string) ([]o
 	return out, nil
 }
 
-func (p *Provider) ask(ctx context.Context, conn *dns.Conn, zone, name string) ([]ours.RR, error) {
+func (p *Provider) ask(ctx context.Context, l *line, zone, name string) ([]ours.RR, error) {
 	q := new(dns.Msg).SetQuestion(dns.Fqdn(name), dns.TypeTXT)
 	q.RecursionDesired = false
-	a, err := p.exchange(ctx, conn, q)
+	a, err := l.exchange(ctx, q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -169,7 +165,7 @@ func (p *Provider) inUse(ctx context.Context, zone string, names []string) ([]st
 	for _, n := range names {
 		m.NameUsed([]dns.RR{&dns.ANY{Hdr: dns.RR_Header{Name: dns.Fqdn(n)}}})
 	}
-	rcode, err := p.update(ctx, m)
+	rcode, err := p.update(ctx, m, spares)
 	switch {
 	case err != nil:
 		return nil, err
@@ -217,7 +213,7 @@ func (p *Provider) Edit(ctx context.Context, zone string, edits []ours.Edit) err
 	if m.Len() > dns.MaxMsgSize-1024 { // room for the signature
 		return fault.New(fault.Invalid, "the update is too long for one message")
 	}
-	rcode, err := p.update(ctx, m)
+	rcode, err := p.update(ctx, m, 0) // it may have been done when the connection broke
 	if err != nil {
 		return err
 	}
@@ -248,44 +244,14 @@ func wire(r ours.RR) dns.RR {
 	}
 }
 
-func (p *Provider) update(ctx context.Context, m *dns.Msg) (int, error) {
-	conn, err := p.dial(ctx)
-	if err != nil {
-		return 0, p.away(err)
-	}
-	defer conn.Close()
-	a, err := p.exchange(ctx, conn, m)
+func (p *Provider) update(ctx context.Context, m *dns.Msg, spare int) (int, error) {
+	l := &line{provider: p, spare: spare}
+	defer l.close()
+	a, err := l.exchange(ctx, m)
 	if err != nil {
 		return 0, p.away(err)
 	}
 	return a.Rcode, nil
-}
-
-func (p *Provider) dial(ctx context.Context) (*dns.Conn, error) {
-	return (&dns.Client{Net: "tcp", TsigSecret: p.secrets}).DialContext(ctx, p.server)
-}
-
-// exchange signs the question and wants the answer signed by the same key.
-func (p *Provider) exchange(ctx context.Context, conn *dns.Conn, m *dns.Msg) (*dns.Msg, error) {
-	if p.key != "" {
-		m.SetTsig(p.key, p.algorithm, 300, time.Now().Unix())
-	}
-	timeout := 10 * time.Second
-	if t, ok := ctx.Deadline(); ok {
-		timeout = time.Until(t)
-	}
-	// A Conn signs each message as the answer to the one before: it is good for one.
-	conn = &dns.Conn{Conn: conn.Conn, TsigSecret: p.secrets}
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
-	a, _, err := (&dns.Client{Net: "tcp", Timeout: timeout, TsigSecret: p.secrets}).ExchangeWithConnContext(ctx, m, conn)
-	if err != nil {
-		return nil, err
-	}
-	if p.key != "" && a.IsTsig() == nil && a.Rcode != dns.RcodeNotAuth && a.Rcode != dns.RcodeRefused {
-		return nil, fault.New(fault.Unavailable, "the answer is not signed with the key %s", p.key)
-	}
-	return a, nil
 }
 
 // says is for answers that tell nothing about the records.

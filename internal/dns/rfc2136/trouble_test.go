@@ -2,10 +2,12 @@ package rfc2136_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,6 +108,71 @@ func TestAnswersThatTellNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A question may be asked again on another connection, a change may not.
+func TestConnectionsThatBreak(t *testing.T) {
+	s := bind.Start(t, zone)
+	s.Add(t, zone, `one.drover.test. 60 CNAME there.test.`)
+	for _, tc := range []struct {
+		reason string
+		breaks int64 // so many connections, the first ones
+		looks  bool  // that the look-up brings the record
+	}{
+		{"none breaks", 0, true},
+		{"one breaks", 1, true},
+		{"the last spare one holds", 3, true},
+		{"it is not tried for ever", 1000, false},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			addr, seen := breaking(t, s.Addr, tc.breaks)
+			p := provider(t, rfc2136.Config{Server: addr, Key: bind.Key, Secret: s.Secret})
+			got, err := p.Lookup(t.Context(), zone, []string{"one." + zone})
+			if tc.looks && (err != nil || len(got) != 1) || !tc.looks && (!fault.Is(err, fault.Unavailable) || got != nil) {
+				t.Errorf("a look-up gives %v, %v after %d connections", got, err, seen.Load())
+			}
+			before := seen.Load()
+			err = p.Edit(t.Context(), zone, []dns.Edit{{Want: []dns.RR{{Name: "two." + zone, Type: "CNAME", Data: "there.test", TTL: 300}}}})
+			if n := seen.Load() - before; n != 1 {
+				t.Errorf("an edit was tried %d times: %v", n, err)
+			}
+			if tc.looks != (err == nil) {
+				t.Errorf("an edit gives %v", err)
+			}
+			s.Delete(t, zone, "two."+zone, "CNAME")
+		})
+	}
+}
+
+// breaking carries connections to a server, after it has ended the first ones.
+func breaking(t *testing.T, target string, first int64) (addr string, seen *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	seen = new(atomic.Int64)
+	go func() { // one, until the test ends
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if seen.Add(1) <= first {
+				c.Close()
+				continue
+			}
+			up, err := net.Dial("tcp", target)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			go func() { defer up.Close(); _, _ = io.Copy(up, c) }()
+			go func() { defer c.Close(); _, _ = io.Copy(c, up) }()
+		}
+	}()
+	return l.Addr().String(), seen
 }
 
 // Without the right to update, what a key may read is all that is known.
