@@ -137,6 +137,20 @@ func (c *Client) Accept(ctx context.Context, terms, version string) (v1.Object, 
 	return out, err
 }
 
+// Approve lets removals go that wait.
+func (c *Client) Approve(ctx context.Context, approval string, a v1.Approve) (v1.Object, error) {
+	var out v1.Object
+	err := c.do(ctx, call{method: http.MethodPost, path: []string{"approvals", approval, "approve"}, body: a}, &out)
+	return out, err
+}
+
+// Refuse keeps what waits to be removed.
+func (c *Client) Refuse(ctx context.Context, approval string) (v1.Object, error) {
+	var out v1.Object
+	err := c.do(ctx, call{method: http.MethodPost, path: []string{"approvals", approval, "refuse"}}, &out)
+	return out, err
+}
+
 // ChangeOptions selects a piece of the log. Zero fields select everything.
 type ChangeOptions struct {
 	After    int64

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/sqlledger"
 )
@@ -40,6 +41,7 @@ type Settings struct {
 	RateLimit     float64       // requests per second and caller; 0 = no limit
 	Workers       int           // runs of the loop at a time; default 32
 	Lease         time.Duration // default 3 s
+	Breaker       string        // what rules may remove within an hour; default 5,5%
 }
 
 // Config of a control plane.
@@ -80,6 +82,7 @@ func (c *Config) defaults() {
 	orText(&c.Routes, "127.0.0.1:8080")
 	orText(&c.SSO, "builtin")
 	orText(&c.Quota, "list")
+	orText(&c.Breaker, breaker.Limit{Objects: breaker.DefaultObjects, Percent: breaker.DefaultPercent}.String())
 	orText(&c.MasterKeyFile, filepath.Join(c.DataDir, "master.key"))
 	orText(&c.Database, filepath.Join(c.DataDir, "drover.db"))
 	if c.Out == nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/account"
+	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/dns"
 	"github.com/droverhq/drover/internal/dns/rfc2136"
@@ -27,7 +28,7 @@ import (
 func Kinds() []ledger.Kind {
 	return slices.Concat([]ledger.Kind{
 		access.SigningKey, access.KindUser, operation.Kind, operation.AuditKind, account.Kind, offering.Kind, cluster.Kind, cluster.KindProfile, instance.Kind,
-	}, policy.Kinds(), builtin.Kinds())
+	}, breaker.Kinds(), policy.Kinds(), builtin.Kinds())
 }
 
 // dnsProviders carry hosts.

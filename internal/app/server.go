@@ -18,6 +18,7 @@ import (
 
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/account"
+	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/hook"
@@ -106,11 +107,19 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	sold := s.offering.Registry()
+	limit, err := breaker.ParseLimit(s.cfg.Breaker)
+	if err != nil {
+		return err
+	}
+	guard := breaker.NewService(breaker.Config{Store: s.ledger, Limit: limit})
+	if limit.Percent >= 100 {
+		s.log.Warn("rules may remove everything at once without an approval", "breaker", limit.String())
+	}
 	accounts := account.NewService(account.Config{Store: s.ledger, Provider: s.outside.sso})
 	kept := instance.Config{
 		Store: s.ledger, Keeper: s.ledger, Offerings: sold, Clusters: s.clusters, Hooks: hook.New(),
 		Quota: s.outside.quota, Policy: s.policy, SSO: s.outside.sso, DNS: s.outside.dns,
-		Certificates: s.outside.certificates, Metrics: s.outside.metrics,
+		Certificates: s.outside.certificates, Metrics: s.outside.metrics, Breaker: guard,
 	}
 	instances := instance.NewService(kept)
 	s.offering.Instances, s.clusters.Tenants, s.clusters.Accounts = instances, instances, accounts // the rooms know each other only here
@@ -125,6 +134,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	reconcilers := map[string]reconcile.Reconciler{
 		instance.Kind.Name: instance.NewReconciler(kept), cluster.Kind.Name: s.clusters, account.Kind.Name: accounts,
+		breaker.KindApproval.Name: &breaker.Reconciler{Service: guard, Waiters: map[string]breaker.Waiters{instance.Kind.Name: instances}},
 	}
 	for _, kind := range []string{policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name, policy.KindTerms.Name} {
 		reconcilers[kind] = &policy.Reconciler{Store: s.ledger, Tenants: instances}
@@ -141,7 +151,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.ending, s.end = context.WithCancel(context.Background())
 	api, err := httpapi.New(httpapi.Config{
 		Ending: s.ending,
-		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy,
+		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy, Approvals: guard,
 		Instances: instances, Clusters: s.clusters, Policy: s.policy, Accounts: accounts, Users: people,
 		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version,
 		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable,

@@ -48,6 +48,7 @@ var settings = []setting{
 	{name: "rate-limit", uses: forServer, def: "0", usage: "requests per second of one caller; 0: no limit", check: checkNumber(0)},
 	{name: "workers", uses: forServer, def: "32", usage: "pieces of work at a time", check: checkInt(1, 10000)},
 	{name: "lease", uses: forServer, def: "3s", usage: "how long a worker that died holds its work", check: checkDuration(500*time.Millisecond, time.Hour)},
+	{name: "breaker", uses: forServer, def: "5,5%", usage: "`objects,share%` that lists, files and loops may remove of a kind within an hour, the larger of the two; more needs `drover approve`", check: checkLimit},
 
 	{name: "cluster", uses: forAgent, usage: "`id` of the cluster that this agent speaks for"},
 	{name: "heartbeat", uses: forAgent, def: "10s", usage: "pause between reports when nothing changes", check: checkDuration(time.Second, 10*time.Minute)},
@@ -82,6 +83,7 @@ type ServerSettings struct {
 	RateLimit     float64  // per second and caller; 0 = none
 	Workers       int
 	Lease         time.Duration
+	Breaker       string // objects and share that rules may remove within an hour
 }
 
 // AgentSettings is what agent runs with: likewise, app.AgentSettings.
@@ -108,7 +110,7 @@ func (v values) server() ServerSettings {
 		CertFile: v.text("certificate-file"), KeyFile: v.text("certificate-key-file"),
 		MasterKey: v.text("master-key"), MasterKeyFile: v.text("master-key-file"),
 		LogLevel: v.text("log-level"), LogFormat: v.text("log-format"), Issuers: split(v.text("oidc-issuers")),
-		Audience: v.text("oidc-audience"), Trust: split(v.text("oidc-trust")),
+		Audience: v.text("oidc-audience"), Trust: split(v.text("oidc-trust")), Breaker: v.text("breaker"),
 	}
 	// The checks have seen these texts: what does not parse was reported.
 	s.RateLimit, _ = strconv.ParseFloat(v.text("rate-limit"), 64)

@@ -30,8 +30,10 @@ type Config struct {
 	OfferingWriter OfferingWriter
 	// PolicyWriter changes quotas, lists and terms; nil: they cannot be changed here.
 	PolicyWriter PolicyWriter
-	Instances    *instance.Service
-	Clusters     *cluster.Service
+	// Approvals decides about removals that wait; nil: nothing does.
+	Approvals Approvals
+	Instances *instance.Service
+	Clusters  *cluster.Service
 	// Policy says who may use the service at all; nil: everybody who has a token.
 	Policy policy.Decisions
 	// Users are the people of the server's own identity provider; nil: people

@@ -12,6 +12,7 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/account"
+	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
@@ -47,6 +48,7 @@ var fixed = []resource{
 	{v1.Resource{Name: "accesslists", Singular: "accesslist", Kind: "accesslist", Verbs: applyVerbs}, policy.KindAccessList},
 	{v1.Resource{Name: "terms", Singular: "terms", Kind: "terms", Verbs: append([]string{"accept"}, applyVerbs...)}, policy.KindTerms},
 	{v1.Resource{Name: "acceptances", Singular: "acceptance", Kind: "acceptance", Verbs: readVerbs}, policy.KindAcceptance},
+	{v1.Resource{Name: "approvals", Singular: "approval", Kind: "approval", Verbs: append([]string{"approve", "refuse"}, readVerbs...)}, breaker.KindApproval},
 	{v1.Resource{Name: "users", Singular: "user", Kind: "user", Verbs: personVerbs}, access.KindUser},
 	{v1.Resource{Name: "serviceaccounts", Singular: "serviceaccount", Kind: "serviceaccount", Verbs: personVerbs}, account.Kind},
 }
@@ -57,7 +59,8 @@ func forAll(kind string) bool { return kind == offering.Kind.Name || kind == pol
 // resources lists what there is: the kinds, and every offering's instances.
 func (s *server) resources() []resource {
 	out := slices.DeleteFunc(slices.Clone(fixed), func(r resource) bool {
-		return r.Kind == access.KindUser.Name && s.Users == nil || r.Kind == account.Kind.Name && s.Accounts == nil
+		return r.Kind == access.KindUser.Name && s.Users == nil || r.Kind == account.Kind.Name && s.Accounts == nil ||
+			r.Kind == breaker.KindApproval.Name && s.Approvals == nil
 	})
 	for _, off := range s.Offerings.List() {
 		n, verbs := off.Spec.Names, orderVerbs
@@ -104,7 +107,8 @@ func visible(who access.Principal, o *ledger.Object) bool {
 		return who.Admin || who.User != "" || who.Cluster != ""
 	case policy.KindAcceptance.Name:
 		return who.Admin || who.User != "" && who.User == o.Owner && who.Org == o.Org
-	case cluster.Kind.Name, operation.AuditKind.Name, access.KindUser.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name:
+	case cluster.Kind.Name, operation.AuditKind.Name, access.KindUser.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name,
+		breaker.KindApproval.Name:
 		return who.Admin
 	}
 	return false
@@ -131,7 +135,8 @@ func (r resource) scope(who access.Principal) (map[string]any, error) {
 		if !who.Admin {
 			scope["org"], scope["owner"] = who.Org, who.User
 		}
-	case cluster.Kind.Name, operation.AuditKind.Name, access.KindUser.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name:
+	case cluster.Kind.Name, operation.AuditKind.Name, access.KindUser.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name,
+		breaker.KindApproval.Name:
 		if !who.Admin {
 			return nil, fault.New(fault.Denied, "only an operator may see %s", r.Name)
 		}
@@ -206,6 +211,7 @@ func (o *own) routesResource() {
 	o.routesPolicy()
 	o.routesUser()
 	o.routesServiceAccount()
+	o.routesApproval()
 }
 
 func (o *own) list(ctx context.Context, in *listInput) (*body[v1.List], error) {
