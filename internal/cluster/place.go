@@ -162,6 +162,11 @@ func (s *Service) counters(ctx context.Context, w *Wanted, clusters []*Known) (m
 			names = append(names, spread)
 		}
 	}
+	return s.named(ctx, names)
+}
+
+// named reads counters by their names.
+func (s *Service) named(ctx context.Context, names []string) (map[string]int64, error) {
 	if t, ok := s.store.(tally); ok {
 		return t.CountersOf(ctx, names)
 	}

@@ -44,6 +44,7 @@ func (o *own) routes() {
 	o.routesOperator()
 	o.routesCluster()
 	o.routesInstall()
+	o.routesPlacement()
 	o.routesAgent()
 }
 

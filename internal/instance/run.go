@@ -53,6 +53,7 @@ func (r *run) act(ctx context.Context, actions []Action) (reconcile.Result, erro
 		// Once it is known to wait it looks again: room that was made in
 		// between has woken nobody.
 		r.in.Status.Message = a.Why
+		r.scale(ctx)
 		set, err := r.write(ctx)
 		return reconcile.Again(set), err
 	}
