@@ -31,7 +31,7 @@ type Config struct {
 	Installation string        // default: made once, and kept in the store
 	Version      string        // of the program, for people
 	Heartbeat    time.Duration // between messages until the control plane says another; default 10 s
-	Grace        time.Duration // beyond the interval before a held answer is taken for lost; default 5 s
+	Grace        time.Duration // beyond the interval, and a fifth of it, before a held answer is taken for lost; default 5 s
 	Coalesce     time.Duration // waited for more changes before they are told; default 2 ms
 	Parallel     int           // items applied at a time; default 8
 	Logger       *slog.Logger  // default: none
@@ -93,7 +93,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	home := cfg.Installation
 	if home == "" {
-		if home, err = installation(cfg.Store); err != nil {
+		if home, err = Installation(cfg.Store); err != nil {
 			return nil, err
 		}
 	}

@@ -41,6 +41,13 @@ type grave struct {
 	Epoch      int64  `json:"epoch"`
 }
 
+// holds reports whether the item is an older view of what was removed. A ledger
+// that was restored remembers less, and its word on an instance that was removed
+// since is not followed; steps hold nobody's data and may be wanted again.
+func (g grave) holds(it v1.Item, epoch int64) bool {
+	return !it.Delete && it.Generation <= g.Generation && (it.Kind == "" || epoch <= g.Epoch)
+}
+
 // maxGraves of one bucket: the newest ten thousand or so of a cluster.
 const maxGraves = 160
 
@@ -149,7 +156,7 @@ func (b *book) take(s v1.Synced, keys *keySet) outcome {
 // list takes one item that the control plane lists.
 func (b *book) list(it v1.Item, s v1.Synced, keys *keySet, out *outcome) {
 	k := b.items[it.ID]
-	if g, ok := b.grave(it.ID); ok && !it.Delete && it.Generation <= g.Generation {
+	if g, ok := b.grave(it.ID); ok && g.holds(it, s.Epoch) {
 		b.bar(it, k, out)
 		return
 	}

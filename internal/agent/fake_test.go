@@ -40,13 +40,14 @@ type server struct {
 	refused  int   // messages
 	drop     chan struct{}
 	messages []v1.Sync
+	latest   map[string]int64 // numbers by agent: a newer message ends those that are held
 }
 
 const cluster = "c1"
 
 func newServer() *server {
 	s := &server{ledger: "L", epoch: 3, interval: 10, items: map[string]v1.Item{}, changed: map[string]int64{},
-		observed: map[string]v1.ObservedItem{}, wake: make(chan struct{}), drop: make(chan struct{})}
+		observed: map[string]v1.ObservedItem{}, latest: map[string]int64{}, wake: make(chan struct{}), drop: make(chan struct{})}
 	s.rotate("k1")
 	return s
 }
@@ -144,6 +145,9 @@ func (s *server) Sync(ctx context.Context, _ string, m v1.Sync) (v1.Synced, erro
 	defer s.mu.Unlock()
 	drop := s.drop
 	s.messages = append(s.messages, m)
+	s.latest[m.Agent] = m.Number
+	close(s.wake) // who waits is over
+	s.wake = make(chan struct{})
 	if m.Ledger == s.ledger || m.Ledger == "" {
 		for _, o := range m.Items {
 			s.observed[o.ID] = o
@@ -154,7 +158,7 @@ func (s *server) Sync(ctx context.Context, _ string, m v1.Sync) (v1.Synced, erro
 	defer end.Stop()
 	for {
 		a := s.answer(m)
-		if !m.Wait || len(a.Desired)+len(a.Bodies)+len(a.Observed) > 0 || a.Keys != "" {
+		if !m.Wait || s.latest[m.Agent] != m.Number || len(a.Desired)+len(a.Bodies)+len(a.Observed) > 0 || a.Keys != "" {
 			return a, nil
 		}
 		wake := s.wake

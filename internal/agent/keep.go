@@ -106,7 +106,7 @@ func (a *Agent) trusts(k keptItem, bucket int) error {
 	case len(it.Body) > 0 && !it.Filled && v1.BodyDigest(it.Body) != it.Digest:
 		return errors.New("its body is not the one of its digest")
 	}
-	if g, ok := a.book.grave(it.ID); ok && !it.Delete && it.Generation <= g.Generation {
+	if g, ok := a.book.grave(it.ID); ok && g.holds(it, k.Epoch) {
 		return errors.New("it was removed later")
 	}
 	return a.keys.verify(it, a.mark.Ledger, k.Epoch, a.cfg.Cluster)

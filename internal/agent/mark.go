@@ -65,10 +65,10 @@ const installationName = "installation"
 
 var installationText = regexp.MustCompile(`^i[0-9a-f]{32}$`)
 
-// installation returns the identity that the store holds, and makes one the
+// Installation returns the identity that the store holds, and makes one the
 // first time. A cluster belongs to one installation, so a broken one is not
 // replaced.
-func installation(store Store) (string, error) {
+func Installation(store Store) (string, error) {
 	b, err := store.Load(installationName)
 	if errors.Is(err, fs.ErrNotExist) {
 		id := "i" + random() // never a number, on whichever command line it is put

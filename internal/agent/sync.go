@@ -176,7 +176,7 @@ func (l *loop) send(ctx context.Context, held bool) {
 	l.last.Items = nil
 	limit := answerTime
 	if held {
-		l.held, limit = true, max(l.interval+l.cfg.Grace, answerTime)
+		l.held, limit = true, max(l.interval+l.interval/5+l.cfg.Grace, answerTime)
 	} else {
 		l.beside = true
 	}
@@ -230,7 +230,8 @@ func (l *loop) land(ctx context.Context, f *flight) {
 		}
 		return
 	}
-	if elapsed := time.Since(f.sent); news || f.more || len(f.message.Items) > 0 && !vain || elapsed >= l.interval/2 {
+	// A newer message ends what is held, and so does the interval.
+	if elapsed := time.Since(f.sent); f.message.Number < l.number || news || f.more || len(f.message.Items) > 0 && !vain || elapsed >= l.interval/2 {
 		l.stuck = 0
 		l.next.Reset(0)
 		return
