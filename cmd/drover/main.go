@@ -35,5 +35,5 @@ func config(s cli.ServerSettings) app.Config {
 }
 
 func agentConfig(s cli.AgentSettings) app.AgentConfig {
-	return app.AgentConfig{AgentSettings: app.AgentSettings(s), Out: os.Stdout}
+	return app.AgentConfig{AgentSettings: app.AgentSettings(s), Version: version, Out: os.Stdout}
 }

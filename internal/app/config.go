@@ -58,20 +58,31 @@ type Config struct {
 
 // AgentSettings of an agent, as the command line has them.
 type AgentSettings struct {
-	Server    string
-	Cluster   string
-	Token     string
-	DataDir   string
-	Routes    string
-	Heartbeat time.Duration
-	LogLevel  string
-	LogFormat string
+	Server         string
+	Cluster        string
+	Token          string // of a simulated fleet: an admin's
+	DataDir        string
+	Routes         string
+	Heartbeat      time.Duration
+	Runtime        string   // a key of runtimes; default process
+	RuntimeOptions []string // key=value of it
+	Capacity       int64    // instances that fit; default: the runtime's
+	Clusters       int      // of a simulated fleet; 0: one agent, of Cluster
+	Prefix         string   // of their names; default sim-
+	Provider       string   // where they are; default local
+	Region         string   // likewise
+	Latency        time.Duration
+	FailRate       float64 // share of the instances that fail
+	Seed           int64   // the same one makes the same run
+	LogLevel       string
+	LogFormat      string
 }
 
 // AgentConfig of an agent that runs by itself.
 type AgentConfig struct {
 	AgentSettings
-	Out io.Writer // for the user's first line; default: nowhere
+	Version string    // for people
+	Out     io.Writer // for the user's first line; default: nowhere
 }
 
 const defaultDataDir = ".drover"

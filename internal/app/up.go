@@ -2,22 +2,13 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/droverhq/drover/api/client"
 	"github.com/droverhq/drover/internal/access"
-	"github.com/droverhq/drover/internal/agent"
 	"github.com/droverhq/drover/internal/cluster"
-	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
-	"github.com/droverhq/drover/internal/runtime/process"
 )
 
 // The data plane that `drover up` brings along.
@@ -54,14 +45,6 @@ Ctrl-C stops the control plane and the routes; the instances' processes go on an
 	return s.Run(ctx, plane.Run)
 }
 
-// dataPlane is an agent with its runtime and the proxy in front of the instances.
-type dataPlane struct {
-	agent    *agent.Agent
-	runtime  *process.Runtime
-	listener net.Listener
-	log      *slog.Logger
-}
-
 func (s *Server) dataPlane(ctx context.Context) (*dataPlane, error) {
 	ctx = ledger.WithCause(ctx, ledger.BySchedule("start"))
 	if _, err := s.clusters.Register(ctx, localCluster, localSpec); err != nil {
@@ -71,84 +54,7 @@ func (s *Server) dataPlane(ctx context.Context) (*dataPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDataPlane(AgentSettings{
-		Server: s.URL(), Token: token, Cluster: localCluster, DataDir: s.cfg.DataDir, Routes: s.cfg.Routes,
-	}, s.log)
-}
-
-func newDataPlane(c AgentSettings, log *slog.Logger) (*dataPlane, error) {
-	dir := filepath.Join(c.DataDir, "agent")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fault.New(fault.Invalid, "cannot use the data directory: %w", err)
-	}
-	api, err := client.New(client.Config{Server: c.Server, Token: c.Token, UserAgent: "drover-agent"})
-	if err != nil {
-		return nil, fault.New(fault.Invalid, "%w", err)
-	}
-	listener, err := net.Listen("tcp", c.Routes)
-	if err != nil {
-		return nil, fault.New(fault.Unavailable, "cannot listen on %s: %w (use --routes for another address)", c.Routes, err)
-	}
-	runtime, err := process.Open(process.Config{Dir: filepath.Join(c.DataDir, "runtime"), Logger: log})
-	if err != nil {
-		listener.Close()
-		return nil, err
-	}
-	a, err := agent.New(agent.Config{
-		Client: api, Cluster: c.Cluster, Runtime: runtime, Dir: dir, Heartbeat: c.Heartbeat, Logger: log,
-	})
-	if err != nil {
-		listener.Close()
-		runtime.Close()
-		return nil, err
-	}
-	return &dataPlane{agent: a, runtime: runtime, listener: listener, log: log}, nil
-}
-
-// Run runs the agent and the proxy until ctx ends; the instances go on.
-func (p *dataPlane) Run(ctx context.Context) error {
-	defer p.runtime.Close()
-	web := &http.Server{Handler: p.runtime.Routes(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug)}
-	failed := make(chan error, 1)
-	go func() { // ends with web.Close
-		if err := web.Serve(p.listener); !errors.Is(err, http.ErrServerClosed) {
-			failed <- err
-		}
-	}()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- p.agent.Run(ctx) }() // ends with ctx
-	select {
-	case err := <-failed:
-		cancel()
-		<-ended
-		return err
-	case err := <-ended:
-		web.Close()
-		return err
-	}
-}
-
-// Agent runs an agent by itself until ctx ends.
-func Agent(ctx context.Context, c AgentConfig) error {
-	if c.Server == "" || c.Cluster == "" || c.Token == "" {
-		return fault.New(fault.Invalid, "an agent needs --server, --cluster and --token (or --token-file); make a token with `drover token --cluster ID`")
-	}
-	orText(&c.DataDir, ".drover-agent")
-	orText(&c.Routes, "127.0.0.1:8080")
-	plane, err := newDataPlane(c.AgentSettings, newLogger(c.LogLevel, c.LogFormat))
-	if err != nil {
-		return err
-	}
-	if c.Out != nil {
-		fmt.Fprintf(c.Out, "agent of cluster %s for %s; instances answer on port %s\n", c.Cluster, c.Server, port(plane.listener))
-	}
-	return plane.Run(ctx)
-}
-
-func port(l net.Listener) string {
-	_, p, _ := net.SplitHostPort(l.Addr().String())
-	return p
+	return openDataPlane(AgentConfig{Version: s.cfg.Version, AgentSettings: AgentSettings{
+		Server: s.URL(), Token: token, Cluster: localCluster, DataDir: s.cfg.DataDir, Routes: s.cfg.Routes, Runtime: "process",
+	}}, s.log)
 }

@@ -57,7 +57,8 @@ func (c *CLI) agentCommand() *cobra.Command {
 reports what it sees. It needs no inbound access, and without its server everything
 keeps running.`,
 		Example: `  drover token --cluster c1 > c1.token         # where an admin is
-  drover agent --server https://drover.example.org --cluster c1 --token-file c1.token`,
+  drover agent --server https://drover.example.org --cluster c1 --token-file c1.token
+  drover agent --runtime simulated --clusters 1000 --latency 200ms --fail-rate 0.01`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, err := resolve(cmd.Flags(), c.cfg.Getenv, forAgent)
@@ -65,6 +66,15 @@ keeps running.`,
 				return err
 			}
 			s := v.agent()
+			if s.Clusters > 0 {
+				// A fleet is registered by an admin, who is found as client verbs do.
+				at, err := c.connection(v)
+				if err != nil {
+					return err
+				}
+				s.Server, s.Token = at.server, at.token
+				return c.cfg.Agent(cmd.Context(), s)
+			}
 			if s.Server == "" {
 				s.Server = defaultServer
 			}

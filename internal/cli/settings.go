@@ -51,7 +51,17 @@ var settings = []setting{
 	{name: "breaker", uses: forServer, def: "5,5%", usage: "`objects,share%` that lists, files and loops may remove of a kind within an hour, the larger of the two; more needs `drover approve`", check: checkLimit},
 
 	{name: "cluster", uses: forAgent, usage: "`id` of the cluster that this agent speaks for"},
-	{name: "heartbeat", uses: forAgent, def: "10s", usage: "pause between reports when nothing changes", check: checkDuration(time.Second, 10*time.Minute)},
+	{name: "heartbeat", uses: forAgent, def: "10s", usage: "pause between messages until the server says another", check: checkDuration(time.Second, 10*time.Minute)},
+	{name: "runtime", uses: forAgent, def: "process", usage: "what instances are: process, kubernetes or simulated", check: oneOf("process", "kubernetes", "simulated")},
+	{name: "runtime-options", uses: forAgent, list: true, usage: "its `options`: name=value", check: checkPairs},
+	{name: "capacity", uses: forAgent, def: "0", usage: "instances that fit; 0: what the runtime says", check: checkInt(0, 1_000_000_000)},
+	{name: "clusters", uses: forAgent, def: "0", usage: "simulated: run a fleet of so many clusters, registered with an admin's token; 0: one, of --cluster", check: checkInt(0, 100_000)},
+	{name: "prefix", uses: forAgent, def: "sim-", usage: "simulated: `text` that the names of the fleet's clusters begin with"},
+	{name: "provider", uses: forAgent, def: "local", usage: "simulated: cloud provider of the fleet's clusters"},
+	{name: "region", uses: forAgent, def: "local", usage: "simulated: region of the fleet's clusters"},
+	{name: "latency", uses: forAgent, def: "0s", usage: "simulated: how long an instance takes to become so", check: checkDuration(0, 24*time.Hour)},
+	{name: "fail-rate", uses: forAgent, def: "0", usage: "simulated: share of the instances that fail, from 0 to 1", check: checkShare},
+	{name: "seed", uses: forAgent, def: "1", usage: "simulated: the same number makes the same latencies and failures", check: checkInt(0, 1_000_000_000)},
 }
 
 // ServerSettings is what up and server run with. It has the fields of
@@ -88,14 +98,24 @@ type ServerSettings struct {
 
 // AgentSettings is what agent runs with: likewise, app.AgentSettings.
 type AgentSettings struct {
-	Server    string
-	Cluster   string
-	Token     string
-	DataDir   string
-	Routes    string
-	Heartbeat time.Duration
-	LogLevel  string
-	LogFormat string
+	Server         string
+	Cluster        string
+	Token          string // of a simulated fleet: an admin's
+	DataDir        string
+	Routes         string
+	Heartbeat      time.Duration
+	Runtime        string   // process, kubernetes, simulated
+	RuntimeOptions []string // key=value
+	Capacity       int64    // 0: the runtime's
+	Clusters       int      // of a simulated fleet; 0: one agent
+	Prefix         string
+	Provider       string
+	Region         string
+	Latency        time.Duration
+	FailRate       float64
+	Seed           int64
+	LogLevel       string
+	LogFormat      string
 }
 
 func (v values) server() ServerSettings {
@@ -123,8 +143,15 @@ func (v values) agent() AgentSettings {
 	s := AgentSettings{
 		Server: v.text("server"), Cluster: v.text("cluster"), Token: v.text("token"), DataDir: v.text("data-dir"),
 		Routes: v.text("routes"), LogLevel: v.text("log-level"), LogFormat: v.text("log-format"),
+		Runtime: v.text("runtime"), RuntimeOptions: split(v.text("runtime-options")),
+		Prefix: v.text("prefix"), Provider: v.text("provider"), Region: v.text("region"),
 	}
 	s.Heartbeat, _ = time.ParseDuration(v.text("heartbeat"))
+	s.Capacity, _ = strconv.ParseInt(v.text("capacity"), 10, 64)
+	s.Clusters, _ = strconv.Atoi(v.text("clusters"))
+	s.Latency, _ = time.ParseDuration(v.text("latency"))
+	s.FailRate, _ = strconv.ParseFloat(v.text("fail-rate"), 64)
+	s.Seed, _ = strconv.ParseInt(v.text("seed"), 10, 64)
 	return s
 }
 
@@ -238,6 +265,13 @@ func checkNumber(least float64) func(string) error {
 		}
 		return nil
 	}
+}
+
+func checkShare(text string) error {
+	if n, err := strconv.ParseFloat(text, 64); err != nil || !(n >= 0 && n <= 1) {
+		return errors.New("want a share from 0 to 1, such as 0.01")
+	}
+	return nil
 }
 
 func checkInt(least, most int) func(string) error {
