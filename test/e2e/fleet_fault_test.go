@@ -96,7 +96,6 @@ func TestFleetNothingIsLeftAfterAStorm(t *testing.T) {
 	c := whole
 	c.args = []string{"--quota", "remote", "--quota-options", "url=http://" + quota.Addr}
 	f := newFleet(t, c)
-	f.dns.Odds = 15 // of a connection: one call of the port takes several
 	for _, p := range []*drover.Proxy{f.sso, f.dns, quota} {
 		p.Feel(drover.Lossy)
 	}
