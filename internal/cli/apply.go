@@ -76,6 +76,9 @@ func (c *CLI) apply(cmd *cobra.Command, s *session, files []string) error {
 		if err != nil {
 			return placed(d.file, err)
 		}
+		if d.resource.Kind == "quota" {
+			c.warnOfGrants(cmd.Context(), s, d)
+		}
 		name := d.resource.Singular + "/" + clean(label(o), false)
 		switch format := output(cmd); format {
 		case "json", "yaml":
@@ -89,6 +92,41 @@ func (c *CLI) apply(cmd *cobra.Command, s *session, files []string) error {
 		}
 	}
 	return nil
+}
+
+// warnOfGrants tells of grants for offerings that are not sold here. They are in
+// force all the same: the offering may come later.
+func (c *CLI) warnOfGrants(ctx context.Context, s *session, d document) {
+	var quota struct {
+		Metadata struct {
+			Name string `yaml:"name"`
+		} `yaml:"metadata"`
+		Spec struct {
+			Grants []struct {
+				Offering string `yaml:"offering"`
+			} `yaml:"grants"`
+		} `yaml:"spec"`
+	}
+	all, err := s.Resources(ctx) // again: the same file may have brought an offering
+	if err != nil || yaml.Unmarshal(d.body, &quota) != nil {
+		return
+	}
+	var sold []string
+	for _, r := range all {
+		if r.Offering != "" {
+			sold = append(sold, r.Offering)
+		}
+	}
+	for _, g := range quota.Spec.Grants {
+		if g.Offering == "" || slices.Contains(sold, g.Offering) {
+			continue
+		}
+		hint := didYouMean(g.Offering, sold)
+		if hint == "" {
+			hint = ": nobody can use the grant until there is one"
+		}
+		c.note("warning: %s: quota %s grants %s, and there is no such offering%s", d.file, quoted(quota.Metadata.Name), quoted(g.Offering), hint)
+	}
 }
 
 // documents reads those of a file, or of all files of a directory.

@@ -161,11 +161,15 @@ func (c *CLI) createCommand() *cobra.Command {
 			if body["name"] == nil || body["name"] == "" {
 				return usagef("a %s needs a name: `drover create %s NAME`", r.Singular, r.Singular)
 			}
+			verb := "created"
+			if name, ok := body["name"].(string); ok && r.Kind == "cluster" && s.has(ctx, r, name) {
+				verb = "exists already" // whoever joins a cluster may say so again, which changes nothing
+			}
 			o, err := s.Create(ctx, r.Name, body)
 			if err != nil {
 				return err
 			}
-			return c.finish(cmd, s, outcome{resource: r, object: o, verb: "created", goal: goal{word: "ready"}, wait: w})
+			return c.finish(cmd, s, outcome{resource: r, object: o, verb: verb, goal: goal{word: "ready"}, wait: w})
 		},
 	}
 	b.register(cmd, map[string][2]string{

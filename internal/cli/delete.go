@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,6 +108,25 @@ func (c *CLI) confirm(r v1.Resource, found []v1.Object) error {
 	return errors.New("nothing was deleted")
 }
 
+// phases are those that things of a kind can be in. What is not listed here may
+// be in any.
+var phases = map[string][]string{
+	"instance":  {"accepted", "preparing", "provisioning", "ready", "failed", "suspending", "suspended", "resuming", "deprovision", "deleting"},
+	"cluster":   {"cluster_accepted", "cluster_provisioning", "cluster_provisioned", "waiting_for_fleetshard_operator", "ready", "deprovisioning", "cleanup", "failed"},
+	"operation": {"running", "succeeded", "failed", "superseded"},
+}
+
+// possible refuses to wait for what never comes.
+func possible(r v1.Resource, word string) error {
+	words, known := phases[r.Kind]
+	same := func(w string) bool { return strings.EqualFold(w, word) }
+	if words = append([]string{"deleted"}, words...); !known || slices.ContainsFunc(words, same) {
+		return nil
+	}
+	hint := didYouMean(word, words)
+	return usagef("no %s is ever %s%s; --for takes: %s", r.Singular, quoted(word), strings.TrimSuffix(hint, "?"), strings.Join(words, ", "))
+}
+
 func (c *CLI) waitCommand() *cobra.Command {
 	var word string
 	var timeout time.Duration
@@ -125,6 +145,9 @@ func (c *CLI) waitCommand() *cobra.Command {
 			}
 			s, r, err := c.reach(cmd, resource)
 			if err != nil {
+				return err
+			}
+			if err := possible(r, word); err != nil {
 				return err
 			}
 			o, err := s.find(ctx, r, name, "")

@@ -3,6 +3,8 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
+	"io"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"strings"
@@ -45,5 +47,30 @@ func TestThePageHasEverySetting(t *testing.T) {
 	}
 	for name := range written {
 		t.Errorf("the page has a setting %q that there is not", name)
+	}
+}
+
+// Every phase that the page draws can be waited for: the command line has its own
+// list, and this one is drawn from the table of moves.
+func TestEveryPhaseCanBeWaitedFor(t *testing.T) {
+	page, err := os.ReadFile("../../docs/states.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(newFake())
+	t.Cleanup(server.Close)
+	diagram, _, _ := strings.Cut(string(page), "\n```\n")
+	moves := regexp.MustCompile(`(?m)^ +([a-z]+) --> `).FindAllStringSubmatch(diagram, -1)
+	if len(moves) < 10 {
+		t.Fatalf("the page draws %d moves", len(moves))
+	}
+	for _, move := range moves {
+		var complaints bytes.Buffer
+		code := cli.New(cli.Config{Out: io.Discard, Err: &complaints, Getenv: func(name string) string {
+			return map[string]string{"XDG_CONFIG_HOME": t.TempDir(), "DROVER_SERVER": server.URL, "DROVER_TOKEN": "good"}[name]
+		}}).Run(t.Context(), []string{"wait", "dinosaur", "nobody", "--for", move[1]})
+		if code != 3 { // there is no such dinosaur, but the phase was taken
+			t.Errorf("waiting for %s exits %d: %s", move[1], code, complaints.String())
+		}
 	}
 }

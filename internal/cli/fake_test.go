@@ -145,6 +145,7 @@ func (f *fake) resources(*http.Request) (any, error) {
 	return v1.Resources{Items: []v1.Resource{
 		{Name: "dinosaurs", Singular: "dinosaur", Kind: "instance", Offering: "dinosaur", Verbs: []string{"get", "list", "create", "update", "delete"}},
 		{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: []string{"apply", "get", "list", "delete"}},
+		{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: []string{"create", "get", "list"}},
 		{Name: "quotas", Singular: "quota", Kind: "quota", Verbs: []string{"apply", "get", "list", "delete"}},
 		{Name: "kafkas", Singular: "kafka", Kind: "instance", Offering: "kafka", Verbs: []string{"get", "list", "create", "update", "delete", "promote"}},
 		{Name: "users", Singular: "user", Kind: "user", Verbs: []string{"create", "delete", "get", "list", "reset"}},
@@ -270,7 +271,10 @@ func (f *fake) create(r *http.Request) (any, error) {
 		return nil, fault(400, "DROVER-17", err.Error())
 	}
 	resource := r.PathValue("resource")
-	if slices.ContainsFunc(f.current(resource), func(o v1.Object) bool { return o.Name == q.Name }) {
+	if i := slices.IndexFunc(f.current(resource), func(o v1.Object) bool { return o.Name == q.Name }); i >= 0 {
+		if resource == "clusters" {
+			return f.current(resource)[i], nil // as it is
+		}
 		return nil, fault(409, "DROVER-36", "the name is taken")
 	}
 	spec, _ := json.Marshal(q)

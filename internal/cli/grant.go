@@ -97,7 +97,13 @@ func answer(req *http.Request, into any) error {
 	req.Header.Set("Accept", "application/json")
 	resp, err := web.Do(req)
 	if err != nil {
-		return fmt.Errorf("cannot ask %s: %w", req.URL.Host, errors.Unwrap(err))
+		if inner := errors.Unwrap(err); inner != nil {
+			err = inner // net/http repeats the URL
+		}
+		if req.Context().Err() != nil {
+			return fmt.Errorf("cannot ask %s: %w", req.URL.Host, err)
+		}
+		return &client.Unreachable{Server: req.URL.Host, Err: err}
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -88,6 +89,10 @@ func (c *CLI) login(ctx context.Context, cmd *cobra.Command, f loginFlags) error
 		issuer = at.server
 	}
 	provider, err := discover(ctx, issuer)
+	if gone := (*client.Unreachable)(nil); errors.As(err, &gone) && issuer == at.server {
+		gone.Refused = errors.Is(err, syscall.ECONNREFUSED)
+		return gone // there is no server, let alone its identity provider
+	}
 	if err != nil {
 		return err
 	}

@@ -108,6 +108,13 @@ func (s *session) find(ctx context.Context, r v1.Resource, name, at string) (v1.
 	return o, &notFoundError{text + "; `drover get " + r.Name + "` lists what there is"}
 }
 
+// has reports whether there is something of that name. One that is being deleted
+// does not count, nor one that cannot be asked for.
+func (s *session) has(ctx context.Context, r v1.Resource, name string) bool {
+	o, err := s.Get(ctx, r.Name, name, "")
+	return err == nil && o.Deleted == nil
+}
+
 func objectNames(items []v1.Object) []string {
 	var names []string
 	for _, o := range items {
