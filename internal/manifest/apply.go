@@ -88,7 +88,7 @@ func (c *Client) stage(ctx context.Context, set Set, objects []*unstructured.Uns
 	var differ []*attempt
 	var failed []error
 	for _, o := range objects {
-		a := &attempt{c: c, set: set, object: o, id: idOf(o)}
+		a := &attempt{c: c, set: set, object: o, id: idOf(o), force: set.Force}
 		wanted, err := a.compare(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -134,6 +134,7 @@ type attempt struct {
 	object *unstructured.Unstructured
 	id     ID
 	there  *unstructured.Unstructured // as it is; nil: it is not
+	force  bool
 }
 
 const attempts = 4 // at an object that others write at the same time
@@ -161,6 +162,10 @@ func (a *attempt) try(ctx context.Context) (bool, error) {
 	defer stop()
 	m := ssa.NewResourceManager(seen{a.c.kube, a}, nil, ssa.Owner{Field: a.c.cfg.Manager})
 	entry, _, _, err := m.Diff(ctx, a.fenced(), ssa.DefaultDiffOptions())
+	if others := managers(err); !a.force && len(others) > 0 && a.set.overrides(others) {
+		a.force = true
+		entry, _, _, err = m.Diff(ctx, a.fenced(), ssa.DefaultDiffOptions())
+	}
 	if err != nil {
 		return false, err
 	}
@@ -212,7 +217,7 @@ func (a *attempt) patch(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, a.c.cfg.Timeout)
 	defer stop()
 	options := []client.PatchOption{client.FieldOwner(a.c.cfg.Manager)}
-	if a.set.Force {
+	if a.force {
 		options = append(options, client.ForceOwnership)
 	}
 	return a.c.kube.Patch(ctx, a.fenced(), client.Apply, options...) //nolint:staticcheck // the typed way needs typed objects
@@ -241,7 +246,7 @@ func (s seen) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ 
 
 func (s seen) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
 	options := []client.PatchOption{client.DryRunAll, client.FieldOwner(s.a.c.cfg.Manager)}
-	if s.a.set.Force {
+	if s.a.force {
 		options = append(options, client.ForceOwnership)
 	}
 	return s.Client.Patch(ctx, obj, patch, options...)

@@ -7,13 +7,16 @@ package manifest
 
 import (
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/droverhq/drover/internal/fault"
 )
@@ -82,12 +85,18 @@ func Open(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "the kubeconfig cannot be used: %w", err)
 	}
+	quiet()
 	kube, err := client.New(reach, client.Options{HTTPClient: hc, Mapper: mapper})
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "the kubeconfig cannot be used: %w", err)
 	}
 	return &Client{cfg: cfg, rest: reach, http: hc, kube: kube, mapper: mapper}, nil
 }
+
+// quiet keeps controller-runtime from complaining on the standard error that
+// nobody told it where to log to: errors are returned, and logged by whoever
+// gets them.
+var quiet = sync.OnceFunc(func() { log.SetLogger(klog.Logger{}) })
 
 func reach(kubeconfig []byte) (*rest.Config, error) {
 	if kubeconfig == nil {

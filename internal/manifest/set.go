@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/fluxcd/pkg/ssa/normalize"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,8 +28,18 @@ type Set struct {
 	Labels map[string]string
 	// Force takes fields over from whoever else manages them.
 	Force bool
+	// Override lists managers whose fields are taken over without Force, by the
+	// beginnings of their names: tools that people change things by hand with.
+	Override []string
 	// Adopt lets the set take over objects that have no owner.
 	Adopt bool
+}
+
+// overrides reports whether fields may be taken over from all of the managers.
+func (s Set) overrides(managers []string) bool {
+	return !slices.ContainsFunc(managers, func(m string) bool {
+		return !slices.ContainsFunc(s.Override, func(p string) bool { return strings.HasPrefix(m, p) })
+	})
 }
 
 // scope tells whether objects of a kind are in namespaces.

@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	networking "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kube "k8s.io/client-go/kubernetes"
 
@@ -178,3 +180,7 @@ func TestConformance(t *testing.T) {
 		},
 	})
 }
+
+func quantity(s string) *resource.Quantity { q := resource.MustParse(s); return &q }
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -73,7 +73,11 @@ func (s *shift) complain(e *entry, err error) {
 func failed(r record, err error) runtime.Observed {
 	seen := r.Seen
 	was := seen.Generation == r.Generation && (seen.State == runtime.Ready || seen.State == runtime.Suspended)
-	switch fault.Of(err) {
+	kind := fault.Of(err)
+	if fault.Reason(err) == "changed-meanwhile" {
+		kind = fault.Unavailable // it is a matter of trying again
+	}
+	switch kind {
 	case fault.Unavailable:
 		if was {
 			return seen
@@ -138,6 +142,10 @@ func (s *shift) install(ctx context.Context, e *entry) (runtime.Observed, error)
 	return s.look(ctx, e.record, doc, plan)
 }
 
+// handTools are what people change objects by hand with: what they change is put
+// right. What another program manages is told instead, or the two would fight.
+var handTools = []string{"kubectl", "oc", "k9s", "Mozilla", "lens", "helm"}
+
 // plan is what an item comes to on this cluster.
 type plan struct {
 	set       manifest.Set
@@ -151,7 +159,7 @@ type plan struct {
 // is ours to make, and its routes.
 func (s *shift) compose(ctx context.Context, rec record, doc document) (plan, error) {
 	p := plan{home: s.r.cfg.home(rec.ID, doc)}
-	p.set = manifest.Set{Owner: rec.ID, Namespace: p.home, Force: doc.Force}
+	p.set = manifest.Set{Owner: rec.ID, Namespace: p.home, Force: doc.Force, Override: handTools}
 	for _, m := range doc.Manifests {
 		if doc.Suspended && !doc.bare {
 			m = resting(m)
