@@ -38,6 +38,9 @@ func NewService(c Config) *Service {
 	return &Service{c}
 }
 
+// tooMuch is what the log has as the cause where something is asked or measured.
+const tooMuch = "a rule removes things"
+
 // attempts at a commit that somebody else's commit came before.
 const attempts = 20
 
@@ -128,7 +131,7 @@ func (s *Service) measure(ctx context.Context, r Removal, now time.Time) (ledger
 			return ledger.Count{}, false, err
 		}
 		put := ledger.Put{Object: o, Expect: o.Version, Op: "mark"}
-		if _, err := s.Store.Commit(ctx, ledger.Set{Actor: "system", Cause: ledger.BySchedule("breaker"), Puts: []ledger.Put{put}}); err != nil {
+		if _, err := s.Store.Commit(ctx, ledger.Set{Actor: "system", Cause: ledger.BySchedule(tooMuch), Puts: []ledger.Put{put}}); err != nil {
 			return ledger.Count{}, false, err
 		}
 	}
@@ -153,7 +156,7 @@ func (s *Service) commit(ctx context.Context, a *Approval, op string, wake time.
 	if err != nil {
 		return err
 	}
-	set := ledger.Set{Actor: "system", Cause: ledger.BySchedule("breaker"), Puts: []ledger.Put{put}}
+	set := ledger.Set{Actor: "system", Cause: ledger.BySchedule(tooMuch), Puts: []ledger.Put{put}}
 	if who := access.From(ctx).Actor(); who != "" {
 		set.Actor, set.Cause = who, ledger.CauseOf(ctx)
 	}

@@ -98,7 +98,8 @@ func (c *CLI) decide(cmd *cobra.Command, args []string, verb, done string, do fu
 	if err := c.showDone(cmd, r, o, done); err != nil {
 		return err
 	}
-	if _, message := statusOf(o); message != "" && output(cmd) == "text" {
+	format := output(cmd)
+	if _, message := statusOf(o); message != "" && (format == "" || format == "text") {
 		c.note("%s", clean(message, false))
 	}
 	return nil

@@ -40,6 +40,8 @@ func newFake() http.Handler {
 		"PUT /api/v1/offerings":               f.apply,
 		"PUT /api/v1/{resource}":              f.applyPolicy,
 		"POST /api/v1/terms/{id}/accept":      f.accept,
+		"POST /api/v1/approvals/{id}/approve": f.approve,
+		"POST /api/v1/approvals/{id}/refuse":  f.refuse,
 		"GET /api/v1/{resource}":              f.list,
 		"POST /api/v1/{resource}":             f.create,
 		"GET /api/v1/{resource}/{id}":         f.get,
@@ -138,6 +140,9 @@ func (f *fake) find(r *http.Request) (v1.Object, error) {
 	if r.PathValue("resource") == "offerings" && id == "kafka" {
 		return v1.Object{Kind: "offering", ID: "kafka", Resource: "offerings", Name: "kafka", Spec: json.RawMessage(kafkaDocument)}, nil
 	}
+	if r.PathValue("resource") == "approvals" && id == waiting {
+		return v1.Object{Kind: "approval", ID: waiting, Resource: "approvals", Phase: "open"}, nil
+	}
 	return v1.Object{}, fault(404, "DROVER-7", "not found")
 }
 
@@ -151,6 +156,7 @@ func (f *fake) resources(*http.Request) (any, error) {
 		{Name: "users", Singular: "user", Kind: "user", Verbs: []string{"create", "delete", "get", "list", "reset"}},
 		{Name: "serviceaccounts", Singular: "serviceaccount", Kind: "serviceaccount", Verbs: []string{"create", "delete", "get", "list", "reset"}},
 		{Name: "terms", Singular: "terms", Kind: "terms", Verbs: []string{"accept", "apply", "get", "list", "delete"}},
+		{Name: "approvals", Singular: "approval", Kind: "approval", Verbs: []string{"approve", "get", "list", "refuse"}},
 	}}, nil
 }
 
