@@ -15,6 +15,11 @@ import (
 // an index entry would not fit, and the database would refuse the whole batch.
 const MaxText = 1024
 
+// MaxGone is how many objects of a kind one set of the loop's may soft-delete. The
+// loop works on one object at a time: a set that ends many is a mistake, whoever
+// made it, and what removes by rule counts each removal where it is bounded.
+const MaxGone = 20
+
 // check tests every guard of a set and writes nothing.
 func (b *batch) check(s *Set) error {
 	if s.Actor == "" || s.Cause == "" {
@@ -36,6 +41,7 @@ func (b *batch) check(s *Set) error {
 		}
 	}
 	seen := map[Ref]bool{}
+	gone := map[string]int{}
 	for i := range s.Puts {
 		p := &s.Puts[i]
 		if seen[p.Object.Ref] {
@@ -44,6 +50,12 @@ func (b *batch) check(s *Set) error {
 		seen[p.Object.Ref] = true
 		if err := b.checkPut(p); err != nil {
 			return err
+		}
+		if s.Actor != "system" || p.Object.Deleted.IsZero() {
+			continue
+		}
+		if gone[p.Object.Kind]++; gone[p.Object.Kind] > MaxGone {
+			return fault.New(fault.Invalid, "nothing but a request removes more than %d %ss at once", MaxGone, p.Object.Kind).Because("breaker")
 		}
 	}
 	if err := b.checkNames(s); err != nil {
