@@ -239,7 +239,9 @@ func (b *book) bar(it v1.Item, k *known, out *outcome) {
 		return
 	}
 	b.change(it.ID, func(k *known) { k.listed, k.head, k.barred = true, &it, true })
-	out.news = true
+	if out.news = true; b.items[it.ID].item.Delete {
+		out.work = append(out.work, it.ID) // a removal that was left in the middle is finished
+	}
 }
 
 func (b *book) grave(id string) (grave, bool) {

@@ -282,10 +282,7 @@ func settle(d time.Duration) {
 	synctest.Wait()
 }
 
-func observed(t interface {
-	Helper()
-	Fatal(...any)
-}, rt runtime.Runtime) map[string]runtime.Observed {
+func observed(t *testing.T, rt runtime.Runtime) map[string]runtime.Observed {
 	t.Helper()
 	all, err := rt.Observe(context.Background())
 	if err != nil {
