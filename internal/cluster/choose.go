@@ -17,7 +17,8 @@ type Wanted struct {
 	Org              string // of whoever orders
 	Cluster          string // one of the tenant's own; empty: the fleet's
 	MultiAZ          bool
-	AnyZones         bool // MultiAZ does not matter, for those who only look
+	AnyZones         bool  // MultiAZ does not matter, for those who only look
+	Units            int64 // that the order takes; 0: it is not known, and all clusters are counted
 	// Rules of the offering; zero: the oldest cluster without taints.
 	Rules offering.Placement
 }
@@ -25,7 +26,6 @@ type Wanted struct {
 // Order is an instance that is to be placed.
 type Order struct {
 	Wanted
-	Units    int64
 	Rejected []string // clusters that had no room after all, and are not asked again yet
 	Lacking  []string // clusters that do not offer what is to run there
 }

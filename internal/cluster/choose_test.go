@@ -29,7 +29,7 @@ func known(n int, edit ...func(*cluster.Known)) *cluster.Known {
 }
 
 func order(units int64, edit ...func(*cluster.Order)) cluster.Order {
-	o := cluster.Order{Wanted: cluster.Wanted{Provider: "aws", Region: "east", Offering: "kafka", Type: "standard", Org: "acme"}, Units: units}
+	o := cluster.Order{Wanted: cluster.Wanted{Provider: "aws", Region: "east", Offering: "kafka", Type: "standard", Org: "acme", Units: units}}
 	for _, e := range edit {
 		e(&o)
 	}

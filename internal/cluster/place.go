@@ -71,8 +71,12 @@ const zoneLabel = "zone"
 // beside what the type has for itself, so that an agent may begin or cease to
 // tell them apart while instances run.
 func Weigh(w Wanted, k *Known, counters map[string]int64) Candidate {
+	return weigh(&w, k, func(name string) int64 { return counters[name] })
+}
+
+func weigh(w *Wanted, k *Known, counter func(name string) int64) Candidate {
 	name := CapacityCounter(k.ID)
-	c := Candidate{ID: k.ID, Capacity: k.Status.Capacity, Used: counters[name], Refusal: k.bar(&w), born: k.Created}
+	c := Candidate{ID: k.ID, Capacity: k.Status.Capacity, Used: counter(name), Refusal: k.bar(w), born: k.Created}
 	if limit := k.Spec.Limit; limit != nil && *limit < c.Capacity {
 		c.Capacity, c.limited = *limit, true
 	}
@@ -83,13 +87,13 @@ func Weigh(w Wanted, k *Known, counters map[string]int64) Candidate {
 	own := ledger.Count{Name: TypeCounter(k.ID, w.Offering, w.Type), Max: -1}
 	if units, told := k.Status.Units[unitsOf(w.Offering, w.Type)]; told {
 		own.Max = units.Max
-		if bound := c.Used + max(units.Max-counters[own.Name], 0); bound < c.Capacity {
+		if bound := c.Used + max(units.Max-counter(own.Name), 0); bound < c.Capacity {
 			c.Capacity, c.limited = bound, false
 		}
 	}
 	c.counts = append(c.counts, own)
 	if spread := w.spread(k); spread != "" {
-		c.Peers = counters[spread]
+		c.Peers = counter(spread)
 		c.peers = &ledger.Count{Name: spread, Delta: 1, Max: c.Peers + 1 + skew}
 	}
 	return c
@@ -134,6 +138,11 @@ func (s *Service) candidates(ctx context.Context, w Wanted, everywhere bool) ([]
 		}
 	default:
 		found = known.at[place{w.Provider, w.Region}]
+	}
+	if !everywhere {
+		if quick, ok, err := s.weighAll(ctx, &w, found); ok || err != nil {
+			return quick, err
+		}
 	}
 	counters, err := s.counters(ctx, &w, found)
 	if err != nil {

@@ -57,7 +57,7 @@ func BenchmarkPlacementDecision(b *testing.B) {
 		s := cluster.NewService(l)
 		for _, strategy := range []string{offering.FirstFit, offering.BestFit, offering.Spread} {
 			b.Run(engine+"/"+strategy, func(b *testing.B) {
-				w := cluster.Wanted{Provider: "aws", Region: "east", Offering: "kafka", Type: "standard", Org: "acme", Rules: offering.Placement{Strategy: strategy}}
+				w := cluster.Wanted{Provider: "aws", Region: "east", Offering: "kafka", Type: "standard", Org: "acme", Units: 2, Rules: offering.Placement{Strategy: strategy}}
 				took := make([]time.Duration, 0, b.N)
 				for i := range b.N {
 					b.StopTimer()
@@ -65,7 +65,7 @@ func BenchmarkPlacementDecision(b *testing.B) {
 					b.StartTimer()
 					began := time.Now()
 					found, err := s.Candidates(b.Context(), w)
-					v := cluster.Choose(cluster.Order{Wanted: w, Units: 2}, found)
+					v := cluster.Choose(cluster.Order{Wanted: w}, found)
 					took = append(took, time.Since(began))
 					if err != nil || v.Cluster == "" || len(v.Others) != n-1 {
 						b.Fatalf("%q and %d others: %v", v.Cluster, len(v.Others), err)

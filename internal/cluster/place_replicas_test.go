@@ -45,14 +45,14 @@ type placer struct {
 }
 
 func (p placer) place(t *testing.T, org string) []ledger.Count {
-	w := cluster.Wanted{Provider: "aws", Region: "east", Offering: "kafka", Type: "standard", Org: org, Rules: p.rules}
+	w := cluster.Wanted{Provider: "aws", Region: "east", Offering: "kafka", Type: "standard", Org: org, Units: 1, Rules: p.rules}
 	for {
 		found, err := p.Candidates(t.Context(), w)
 		if err != nil {
 			t.Error(err)
 			return nil
 		}
-		v := cluster.Choose(cluster.Order{Wanted: w, Units: 1}, found)
+		v := cluster.Choose(cluster.Order{Wanted: w}, found)
 		if v.Cluster == "" {
 			return nil
 		}
@@ -186,6 +186,46 @@ func overfill(t *testing.T, services []*cluster.Service, ledgers []*sqlledger.Le
 		}
 	}
 	t.Logf("%d looks were made again", retries.Load())
+}
+
+// In a large fleet not everything is counted at each look, and nevertheless
+// nothing is overfilled, all of it is filled, and room that is given back is found.
+func TestReplicasFillALargeFleet(t *testing.T) {
+	const many, each = 90, 2
+	services, ledgers := replicas(t, filepath.Join(t.TempDir(), "l.db"), false)
+	for i := range many {
+		ready(t, services[0], fmt.Sprintf("c%02d", i), cluster.Spec{Provider: "aws", Region: "east"})
+		if err := services[0].Report(t.Context(), fmt.Sprintf("c%02d", i), cluster.Report{Agent: fmt.Sprintf("c%02d", i), Unnumbered: true, Ready: true, Capacity: each}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, rules := range allRules {
+		var retries, placed atomic.Int64
+		var mu sync.Mutex
+		var last []ledger.Count
+		var wg sync.WaitGroup
+		for worker := range 9 {
+			p := placer{services[worker%3], ledgers[worker%3], rules, &retries}
+			wg.Go(func() {
+				for counts := p.place(t, "acme"); counts != nil; counts = p.place(t, "acme") {
+					placed.Add(1)
+					mu.Lock()
+					last = append(last, counts...)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		if n := placed.Load(); n != many*each {
+			t.Errorf("%+v: %d of %d units were placed", rules, n, many*each)
+		}
+		for i := range last {
+			last[i].Delta = -last[i].Delta
+		}
+		if _, err := ledgers[0].Commit(t.Context(), ledger.Set{Actor: "test", Cause: ledger.BySchedule("test"), Counts: last}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // What one replica writes, another sees at its next look; what begins anew sees

@@ -51,7 +51,8 @@ type Service struct {
 	now     func() time.Time
 	replica string // names this process in sessions
 
-	view view // of all clusters, for placement
+	view    view    // of all clusters, for placement
+	tallies tallies // of what is in use on them
 
 	mu     sync.Mutex
 	agents map[string]*session // by cluster, of agents that report to this replica

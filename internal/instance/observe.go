@@ -86,7 +86,7 @@ func (r *Reconciler) entitled(ctx context.Context, in Instance, off *offering.Of
 
 // choices are the clusters that the instance could be on, and what they offer.
 func (r *Reconciler) choices(ctx context.Context, in Instance, off *offering.Offering, f *Facts) error {
-	found, err := r.Clusters.Candidates(ctx, in.wants(off))
+	found, err := r.Clusters.Candidates(ctx, in.wants(off, f.Units))
 	if err != nil {
 		return err
 	}

@@ -13,17 +13,17 @@ import (
 )
 
 // wants is what the instance needs of a cluster.
-func (in *Instance) wants(off *offering.Offering) cluster.Wanted {
+func (in *Instance) wants(off *offering.Offering, units int64) cluster.Wanted {
 	return cluster.Wanted{
 		Provider: in.Spec.Provider, Region: in.Spec.Region, Offering: in.Spec.Offering, Type: in.Spec.Type,
-		MultiAZ: in.Spec.MultiAZ, Org: in.Org, Cluster: in.Spec.Cluster, Rules: off.Spec.Placement,
+		MultiAZ: in.Spec.MultiAZ, Org: in.Org, Cluster: in.Spec.Cluster, Units: units, Rules: off.Spec.Placement,
 	}
 }
 
 // order is what is to be placed. Clusters that had no room after all are not
 // asked at once again.
 func (f *Facts) order(in Instance, waited time.Duration) cluster.Order {
-	o := cluster.Order{Wanted: cluster.Wanted{Cluster: in.Spec.Cluster, Rules: f.Rules}, Units: f.Units}
+	o := cluster.Order{Wanted: cluster.Wanted{Cluster: in.Spec.Cluster, Rules: f.Rules, Units: f.Units}}
 	if waited < rejectedFor {
 		o.Rejected = in.Status.Rejected
 	}
@@ -121,17 +121,18 @@ func (s *Service) Explain(ctx context.Context, off *offering.Offering, q Questio
 		e.Provider, e.Region = cmp.Or(e.Provider, provider.Name), cmp.Or(e.Region, region.Name)
 	}
 	return s.explain(ctx, off, &in, cluster.WhatIf{
-		Order: cluster.Order{Units: size.Capacity}, Count: q.Count, Without: q.Without, With: q.With,
+		Order: cluster.Order{Wanted: in.wants(off, size.Capacity)}, Count: q.Count, Without: q.Without, With: q.With,
 	})
 }
 
 // ExplainPlaced tells where an instance would go if it were placed now, what it
 // holds given back before.
 func (s *Service) ExplainPlaced(ctx context.Context, off *offering.Offering, in Instance) (Explanation, error) {
-	ask := cluster.WhatIf{Order: cluster.Order{Units: in.Status.Units, Rejected: in.Status.Rejected}}
+	units := in.Status.Units
 	if _, size, err := off.Plan(in.Spec.Type + "." + in.Spec.Size); err == nil && in.Status.Cluster == "" {
-		ask.Units = size.Capacity
+		units = size.Capacity
 	}
+	ask := cluster.WhatIf{Order: cluster.Order{Wanted: in.wants(off, units), Rejected: in.Status.Rejected}}
 	for _, h := range in.Status.Room {
 		ask.Freed = append(ask.Freed, ledger.Count{Name: h.Counter, Delta: h.Units})
 	}
@@ -156,7 +157,6 @@ func (s *Service) explain(ctx context.Context, off *offering.Offering, in *Insta
 			return out, err
 		}
 	}
-	ask.Wanted = in.wants(off)
 	ask.Lacks = s.lacks(off, in)
 	out.Verdicts, err = fleet.Explain(ctx, ask)
 	return out, err
