@@ -105,6 +105,11 @@ func (c *Client) stage(ctx context.Context, set Set, objects []*unstructured.Uns
 	if len(failed) > 0 {
 		return gather(failed)
 	}
+	if set.Fence != nil && len(differ) > 0 {
+		if err := set.Fence(ctx); err != nil {
+			return err
+		}
+	}
 	for _, a := range differ {
 		if err := a.write(ctx); err != nil {
 			failed = append(failed, err)
@@ -207,6 +212,9 @@ func (a *attempt) write(ctx context.Context) error {
 			return explain(err, a.id)
 		}
 		differs, err := a.try(ctx)
+		if err == nil && differs && a.set.Fence != nil {
+			err = a.set.Fence(ctx)
+		}
 		if err != nil || !differs {
 			return explain(err, a.id)
 		}

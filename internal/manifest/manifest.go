@@ -93,10 +93,12 @@ func Open(cfg Config) (*Client, error) {
 	return &Client{cfg: cfg, rest: reach, http: hc, kube: kube, mapper: mapper}, nil
 }
 
-// quiet keeps controller-runtime from complaining on the standard error that
-// nobody told it where to log to: errors are returned, and logged by whoever
-// gets them.
-var quiet = sync.OnceFunc(func() { log.SetLogger(klog.Logger{}) })
+// quiet keeps the libraries from writing to the standard error: errors are
+// returned, and logged by whoever gets them.
+var quiet = sync.OnceFunc(func() {
+	log.SetLogger(klog.Logger{})
+	klog.SetLogger(klog.Logger{})
+})
 
 func reach(kubeconfig []byte) (*rest.Config, error) {
 	if kubeconfig == nil {

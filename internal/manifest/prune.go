@@ -20,6 +20,7 @@ type Pruning struct {
 	// Namespaces and Definitions let namespaces and definitions of kinds go, and
 	// everything in and of them. Without, they stay and stay listed.
 	Namespaces, Definitions bool
+	Fence                   func(context.Context) error // as in Set
 }
 
 // Pruned tells how far it came.
@@ -74,7 +75,7 @@ func (c *Client) Prune(ctx context.Context, p Pruning) (Pruned, error) {
 			out.Going = append(out.Going, id.String())
 			continue
 		}
-		there, err := c.remove(ctx, p.Owner, id)
+		there, err := c.remove(ctx, p, id)
 		switch {
 		case ctx.Err() != nil:
 			return out, ctx.Err()
@@ -107,7 +108,7 @@ func allLasting(ids []string) bool {
 
 // remove asks for the removal of one object, of exactly the one that was seen.
 // It returns the object if it is still there, or is another's.
-func (c *Client) remove(ctx context.Context, owner string, id ID) (*unstructured.Unstructured, error) {
+func (c *Client) remove(ctx context.Context, p Pruning, id ID) (*unstructured.Unstructured, error) {
 	m, err := c.mapper.RESTMapping(id.groupKind())
 	if meta.IsNoMatchError(err) {
 		return nil, nil // with its kind, all of the kind are gone
@@ -117,8 +118,13 @@ func (c *Client) remove(ctx context.Context, owner string, id ID) (*unstructured
 	}
 	for n := 1; ; n++ {
 		there, err := c.get(ctx, m.GroupVersionKind, id)
-		if err != nil || there == nil || there.GetLabels()[OwnerLabel] != Mark(owner) || there.GetDeletionTimestamp() != nil {
+		if err != nil || there == nil || there.GetLabels()[OwnerLabel] != Mark(p.Owner) || there.GetDeletionTimestamp() != nil {
 			return there, err
+		}
+		if p.Fence != nil {
+			if err := p.Fence(ctx); err != nil {
+				return there, err
+			}
 		}
 		err = c.erase(ctx, there)
 		switch {

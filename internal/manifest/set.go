@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
@@ -33,6 +34,11 @@ type Set struct {
 	Override []string
 	// Adopt lets the set take over objects that have no owner.
 	Adopt bool
+	// Fence is asked after the objects were read and before the first of them is
+	// written; an error ends it. Since writes only succeed on objects as they
+	// were read, whoever passed the fence before it was moved cannot overwrite
+	// what was written behind it. nil: there is none.
+	Fence func(context.Context) error
 }
 
 // overrides reports whether fields may be taken over from all of the managers.

@@ -119,6 +119,18 @@ func (k keeper) get(ctx context.Context, name string) (kept, bool, error) {
 	return out, true, nil
 }
 
+// versionOf a head, without its content; empty: there is none.
+func (k keeper) versionOf(ctx context.Context, name string) (string, error) {
+	ctx, stop := context.WithTimeout(ctx, callTimeout)
+	defer stop()
+	m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
+	err := k.kube.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: name}, m)
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	return m.ResourceVersion, k.explain(err, name)
+}
+
 func head(s corev1.Secret) kept {
 	out := kept{version: s.ResourceVersion, parts: [][]byte{s.Data[dataKey]}}
 	if names := s.Annotations[partsMark]; names != "" {

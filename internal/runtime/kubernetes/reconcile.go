@@ -44,6 +44,9 @@ func (s *shift) reconcile(ctx context.Context, id string) (again time.Duration, 
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
 	}
+	if fault.Reason(err) == "fenced" {
+		return 0, err // what is there is another's to tell
+	}
 	if err != nil {
 		e.applied = false
 		seen = failed(e.record, err)
@@ -210,14 +213,28 @@ func (s *shift) enforce(ctx context.Context, e *entry, p plan) error {
 		return err
 	}
 	s.watch.follow(p.inventory)
+	p.set.Fence = s.fence(e)
 	if _, err := s.r.cluster.Apply(ctx, p.set); err != nil {
 		return err
 	}
-	gone, err := s.r.cluster.Prune(ctx, manifest.Pruning{Owner: e.record.ID, Before: e.record.Inventory, After: p.inventory})
+	gone, err := s.r.cluster.Prune(ctx, manifest.Pruning{Owner: e.record.ID, Before: e.record.Inventory, After: p.inventory, Fence: s.fence(e)})
 	if err != nil {
 		return err
 	}
 	return s.list(ctx, e, manifest.Union(p.inventory, gone.Kept, gone.Going))
+}
+
+// fence makes sure that the item's Secret is still as this replica wrote it.
+// Another replica writes there before it touches any object of the item.
+func (s *shift) fence(e *entry) func(context.Context) error {
+	version, name := e.was.version, named("drover-item-", e.record.ID)
+	return func(ctx context.Context) error {
+		now, err := s.r.keep.versionOf(ctx, name)
+		if err == nil && now != version {
+			return fault.New(fault.Conflict, "another replica of the agent is at work on %s", e.record.ID).Because("fenced")
+		}
+		return err
+	}
 }
 
 // list writes the inventory down if it is another.
@@ -234,9 +251,12 @@ func (s *shift) list(ctx context.Context, e *entry, inventory []string) error {
 func (s *shift) remove(ctx context.Context, e *entry) (time.Duration, error) {
 	rec := e.record
 	s.watch.follow(rec.Inventory)
-	gone, err := s.r.cluster.Prune(ctx, manifest.Pruning{Owner: rec.ID, Before: s.exclusive(rec), Namespaces: true})
+	gone, err := s.r.cluster.Prune(ctx, manifest.Pruning{Owner: rec.ID, Before: s.exclusive(rec), Namespaces: true, Fence: s.fence(e)})
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
+	}
+	if fault.Reason(err) == "fenced" {
+		return 0, err
 	}
 	seen := runtime.Observed{ID: rec.ID, Kind: rec.Kind, Generation: rec.Generation, State: runtime.Installing, Message: gone.Message}
 	if err != nil {

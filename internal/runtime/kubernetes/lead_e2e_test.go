@@ -1,0 +1,187 @@
+//go:build e2e
+
+package kubernetes_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/kubernetes"
+)
+
+// leading runs a replica and returns when it is at work; done has what Lead
+// returned.
+func leading(t *testing.T, ctx context.Context, rt *kubernetes.Runtime) (done chan error) {
+	t.Helper()
+	began := make(chan struct{})
+	done = make(chan error, 1)
+	go func() {
+		done <- rt.Lead(ctx, func(ctx context.Context) error { close(began); <-ctx.Done(); return nil })
+	}()
+	select {
+	case <-began:
+	case err := <-done:
+		t.Fatalf("it never led: %v", err)
+	case <-time.After(60 * time.Second):
+		t.Fatal("it never led")
+	}
+	return done
+}
+
+func TestOneReplicaWorks(t *testing.T) {
+	sys := system(t)
+	leased := func(c *kubernetes.Config) { c.Lease, c.LeaseTime, c.Home = "agent", 3*time.Second, sys }
+	var cut atomic.Bool
+	first := open(t, sys, leased, func(c *kubernetes.Config) {
+		c.Wrap = func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(r *http.Request) (*http.Response, error) {
+				if cut.Load() {
+					return nil, errors.New("connection refused")
+				}
+				return next.RoundTrip(r)
+			})
+		}
+	})
+	second := open(t, sys, leased)
+	id := unique("led")
+	one := runtime.Item{ID: id, Generation: 1, Token: 1, Body: manifests(t, configMap(id, "1"))}
+	if err := first.Apply(t.Context(), one); fault.Reason(err) != "not-leading" {
+		t.Errorf("before it leads: %v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	done := leading(t, ctx, first)
+	apply(t, first, one)
+	await(t, first, id, is(1, runtime.Ready))
+	if err := second.Apply(t.Context(), one); fault.Reason(err) != "not-leading" {
+		t.Errorf("the second replica works too: %v", err)
+	}
+	// The first is cut off: it stops by itself, and the second takes over with
+	// everything that the first has kept.
+	cut.Store(true)
+	after, stopSecond := context.WithCancel(t.Context())
+	defer stopSecond()
+	secondDone := leading(t, after, second)
+	if err := <-done; fault.Reason(err) != "lease-lost" {
+		t.Errorf("a replica that lost its lease returned %v", err)
+	}
+	await(t, second, id, is(1, runtime.Ready))
+	apply(t, second, runtime.Item{ID: id, Generation: 2, Token: 2, Body: manifests(t, configMap(id, "2"))})
+	await(t, second, id, is(2, runtime.Ready))
+	cut.Store(false)
+	if err := first.Apply(t.Context(), one); fault.Reason(err) != "not-leading" {
+		t.Errorf("the old replica still applies: %v", err)
+	}
+	if err := first.Store().Save("x", []byte("y")); fault.Reason(err) != "not-leading" {
+		t.Errorf("the old replica still saves: %v", err)
+	}
+	// A replica that leaves gives the lease back, and the other need not wait.
+	stopSecond()
+	if err := <-secondDone; err != nil {
+		t.Errorf("a replica that was stopped returned %v", err)
+	}
+	again, stopAgain := context.WithCancel(t.Context())
+	doneAgain := leading(t, again, first)
+	await(t, first, id, is(2, runtime.Ready))
+	stopAgain()
+	<-doneAgain
+}
+
+// Whoever writes with an older view of an item is refused by the cluster, even
+// if nobody told it that its time is over.
+func TestOlderViewIsRefused(t *testing.T) {
+	sys := system(t)
+	home := func(c *kubernetes.Config) { c.Home = sys }
+	old, young := open(t, sys, home), open(t, sys, home)
+	id := unique("fenced")
+	apply(t, old, runtime.Item{ID: id, Generation: 1, Token: 1, Body: manifests(t, configMap(id, "1"))})
+	await(t, old, id, is(1, runtime.Ready))
+	apply(t, young, runtime.Item{ID: id, Generation: 3, Token: 3, Body: manifests(t, configMap(id, "3"))})
+	await(t, young, id, is(3, runtime.Ready))
+	err := old.Apply(t.Context(), runtime.Item{ID: id, Generation: 2, Token: 2, Body: manifests(t, configMap(id, "2"))})
+	if fault.Reason(err) != "fenced" {
+		t.Errorf("an older view was written: %v", err)
+	}
+	m, err := client(t).CoreV1().ConfigMaps(sys).Get(t.Context(), id, metav1.GetOptions{})
+	if err != nil || m.Data["k"] != "3" {
+		t.Errorf("the object: %v, %v", m, err)
+	}
+}
+
+func TestStore(t *testing.T) {
+	s := open(t, system(t)).Store()
+	if _, err := s.Load("mark"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("before it was saved: %v", err)
+	}
+	big := bytes.Repeat([]byte("0123456789"), 200<<10)
+	for _, want := range [][]byte{[]byte("one"), {}, big, []byte("two")} {
+		if err := s.Save("a/../B c", want); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Load("a/../B c"); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%d bytes came back as %d, %v", len(want), len(got), err)
+		}
+	}
+	for range 2 {
+		if err := s.Delete("a/../B c"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Load("a/../B c"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("after it was deleted: %v", err)
+	}
+}
+
+func TestFacts(t *testing.T) {
+	sys, c := system(t), client(t)
+	now := time.Now()
+	rt := open(t, sys, func(cfg *kubernetes.Config) {
+		cfg.Home, cfg.Now = sys, func() time.Time { return now }
+		cfg.Unit = corev1.ResourceList{"drover.dev/test": *quantity("1")}
+	})
+	f, err := rt.Facts(t.Context())
+	if err != nil || f.Kind != "kubernetes" || f.Version == "" || f.Routes != "ingress" || f.Unready != "" {
+		t.Fatalf("facts: %+v, %v", f, err)
+	}
+	if _, err := rt.Observe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: unique("node")}, Status: corev1.NodeStatus{
+		Allocatable: corev1.ResourceList{"drover.dev/test": *quantity("7")}, Capacity: corev1.ResourceList{"drover.dev/test": *quantity("8")},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	made, err := c.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.CoreV1().Nodes().Delete(context.Background(), node.Name, metav1.DeleteOptions{}) })
+	made.Status = node.Status
+	if _, err := c.CoreV1().Nodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := rt.Facts(t.Context()); again.Capacity != f.Capacity {
+		t.Errorf("facts were asked for again within a moment: %+v", again)
+	}
+	now = now.Add(time.Minute)
+	if f, err = rt.Facts(t.Context()); err != nil || f.Nodes < 1 || f.Capacity != 7 {
+		t.Errorf("with a node: %+v, %v", f, err)
+	}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"requests.drover.dev/test": *quantity("3")}}}
+	if _, err := c.CoreV1().ResourceQuotas(sys).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	if f, err = rt.Facts(t.Context()); err != nil || f.Capacity != 3 {
+		t.Errorf("with a quota: %+v, %v", f, err)
+	}
+}
