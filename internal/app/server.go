@@ -136,6 +136,9 @@ func (s *Server) open(ctx context.Context) error {
 		instance.Kind.Name: instance.NewReconciler(kept), cluster.Kind.Name: s.clusters, account.Kind.Name: accounts,
 		breaker.KindApproval.Name: &breaker.Reconciler{Service: guard, Waiters: map[string]breaker.Waiters{instance.Kind.Name: instances}},
 	}
+	reconcilers[cluster.KindProfile.Name] = &cluster.ScaleReconciler{
+		Clusters: s.clusters, Sold: sold, Demand: instances, Fleet: cluster.Scaled{Service: s.clusters}, Guard: guard,
+	}
 	for _, kind := range []string{policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name, policy.KindTerms.Name} {
 		reconcilers[kind] = &policy.Reconciler{Store: s.ledger, Tenants: instances}
 	}
