@@ -1,70 +1,51 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
-	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
-const (
-	// breath is the least time between two messages to one agent. It grows
-	// with the message, so that a large fleet does not spend itself on
-	// repeating its state.
-	breath = 20 * time.Millisecond
-	// breathBytes is how many bytes of a message lengthen the breath by a second.
-	breathBytes = 32 << 20
-)
-
-// maxReport bounds an agent's report: after a long silence it tells everything
+// maxReport bounds an agent's message: after a long silence it tells everything
 // that a large cluster holds.
 const maxReport = 32 << 20
 
-// bodyLimit is how large the body of a request may be. Reports are read only
-// after it is known that their cluster's agent sends them.
+// bodyLimit is how large the body of a request may be. Agents' messages are read
+// only after it is known that their cluster's agent sends them.
 func (s *server) bodyLimit(path string) int64 {
-	if strings.HasSuffix(path, "/observed") || strings.Contains(path, "/agent-clusters/") {
+	if strings.HasPrefix(path, "/api/v1/clusters/") && strings.HasSuffix(path, "/sync") || strings.Contains(path, "/agent-clusters/") {
 		return max(s.MaxBody, maxReport)
 	}
 	return s.MaxBody
 }
 
 func (o *own) routesAgent() {
-	o.desired = newDesiredHub(o.Ledger, o.Feed)
-	tags := []string{"agents"}
+	o.agents, o.turns = newHub(o.Config), newTurns(o.Admissions)
 	id := pathParam("id", "Id of the cluster")
 	o.raw(huma.Operation{
-		OperationID: "stream-desired", Method: http.MethodGet, Path: "/api/v1/clusters/{id}/desired", Tags: tags,
-		Summary: "The full desired state of a cluster, whenever it changes, as server-sent events",
-		Description: "Each event is named desired and its data is one complete message. An item whose body was sent on this connection comes without it. " +
-			"An item that is not listed is left alone: only delete asks for a removal.",
-		Parameters: []*huma.Param{id, queryParam("agent", "The agent process that reads, as in its reports", "string"),
-			queryParam("installation", "The agent's installation, as in its reports; another one than the cluster's is refused", "string")},
-		Responses: map[string]*huma.Response{"200": {Description: "A stream of desired states", Content: o.content("text/event-stream", v1.Desired{})}},
-	}, o.streamDesired)
-	o.raw(huma.Operation{
-		OperationID: "put-observed", Method: http.MethodPut, Path: "/api/v1/clusters/{id}/observed", Tags: tags,
-		Summary:     "What an agent observes of its cluster",
-		Description: "What is left out changes nothing. An item that makes no sense is refused alone; the others count.",
+		OperationID: "sync-cluster", Method: http.MethodPost, Path: "/api/v1/clusters/{id}/sync", Tags: []string{"agents"},
+		Summary: "What a cluster's agent was told and observes, and what it is to know",
+		Description: "Both sides compare digest trees; only what differs travels. What is left out changes nothing: only delete asks for a removal. " +
+			"With wait the answer is held until there is news, at most for an interval. A refusal says why in the header " + reasonHeader + ".",
 		Parameters:  []*huma.Param{id},
-		RequestBody: &huma.RequestBody{Required: true, Content: o.content("application/json", v1.Report{})},
-		Responses:   map[string]*huma.Response{"200": {Description: "The report was taken", Content: o.content("application/json", v1.Acknowledged{})}},
-	}, o.putObserved)
+		RequestBody: &huma.RequestBody{Required: true, Content: o.content("application/json", v1.Sync{})},
+		Responses:   map[string]*huma.Response{"200": {Description: "What differs", Content: o.content("application/json", v1.Synced{})}},
+	}, o.sync)
 	o.raw(huma.Operation{
 		OperationID: "create-agent-credentials", Method: http.MethodPost, Path: "/api/v1/clusters/{id}/credentials", Tags: []string{"operator"},
 		Summary:     "What a cluster's agent logs in with at the identity provider; operators only",
@@ -74,34 +55,6 @@ func (o *own) routesAgent() {
 	}, o.agentCredentials)
 }
 
-// presence counts the streams of every agent process, so that the end of the
-// last one is known as the end of the process.
-type presence struct {
-	mu    sync.Mutex
-	count map[[2]string]int
-}
-
-func (p *presence) come(cluster, agent string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.count == nil {
-		p.count = map[[2]string]int{}
-	}
-	p.count[[2]string{cluster, agent}]++
-}
-
-// leave reports whether that was the agent's last stream.
-func (p *presence) leave(cluster, agent string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	key := [2]string{cluster, agent}
-	if p.count[key]--; p.count[key] > 0 {
-		return false
-	}
-	delete(p.count, key)
-	return true
-}
-
 var identityText = regexp.MustCompile(`^[-_.A-Za-z0-9]{0,128}$`)
 
 const badIdentity = "an installation is at most 128 letters, digits, dots, dashes and underscores"
@@ -109,261 +62,217 @@ const badIdentity = "an installation is at most 128 letters, digits, dots, dashe
 // identity reports whether a text may name an installation, or none.
 func identity(text string) bool { return identityText.MatchString(text) }
 
-// streamDesired tells an agent what its cluster must be.
-func (o *own) streamDesired(w http.ResponseWriter, r *http.Request) {
-	ctx, id := r.Context(), r.PathValue("id")
-	agent, installation := r.URL.Query().Get("agent"), r.URL.Query().Get("installation")
-	if err := o.speaksFor(ctx, id); err != nil {
-		o.fail(w, r, err)
+// reasonHeader tells an agent why it is refused in a word: protocol, agent,
+// late, epoch.
+const reasonHeader = "Drover-Reason"
+
+// decline answers an agent with an error.
+func (o *own) decline(w http.ResponseWriter, r *http.Request, err error) {
+	if reason := fault.Reason(err); reason != "" && fault.Is(err, fault.Conflict) {
+		w.Header().Set(reasonHeader, reason)
+	}
+	o.fail(w, r, err)
+}
+
+// sync takes an agent's message. The ledger's truth is guarded by versions,
+// generations and placings; what is checked here keeps agents that are mixed up
+// from being listened to at all.
+func (o *own) sync(w http.ResponseWriter, r *http.Request) {
+	o.agents.start(o.Ending)
+	p, err := o.speaks(r.Context(), r.PathValue("id"))
+	var req looseSync
+	if err == nil {
+		err = req.read(r)
+	}
+	if err != nil {
+		o.decline(w, r, err)
 		return
 	}
-	if len(agent) > 128 || !utf8.ValidString(agent) {
-		o.fail(w, r, fault.New(fault.Invalid, "agent is plain text of at most 128 bytes").Because("list"))
+	x := &exchange{own: o, id: p.id, p: p, req: &req.Sync}
+	var ready bool
+	if x.head, ready = o.agents.ready(); !ready {
+		o.later(w, r, loadRetry+rand.N(loadRetry), "the server is getting ready")
 		return
 	}
-	if !identity(installation) || agent == "" && installation != "" {
-		o.fail(w, r, fault.New(fault.Invalid, badIdentity+", and comes with an agent").Because("list"))
-		return
-	}
-	if agent != "" {
-		if err := o.Clusters.Admit(ctx, id, cluster.Caller{Agent: agent, Installation: installation}); err != nil {
-			o.fail(w, r, err)
+	if err = x.fits(r.Context()); err == nil {
+		if wait := x.turn(); wait > 0 {
+			o.later(w, r, wait, "too many agents come at once")
 			return
 		}
-		o.present.come(id, agent)
-		defer func() {
-			if o.present.leave(id, agent) {
-				o.Clusters.Leave(id, agent)
-			}
-		}()
+		err = x.take(r.Context(), req.Items)
 	}
-	head, err := o.Ledger.Head(ctx)
-	if err != nil {
-		o.fail(w, r, err)
-		return
-	}
-	set, err := o.desired.join(ctx, id)
-	if err != nil {
-		o.fail(w, r, err)
-		return
-	}
-	defer o.desired.leave(set)
-	st, err := o.openStream(w, r)
-	if err != nil {
-		return
-	}
-	checked := time.Now()
-	t := teller{hub: o.desired, set: set, head: head, st: st, sent: map[string]string{}, reveal: o.reveal}
-	for err == nil {
-		if err = t.step(ctx); err == nil {
-			err = o.alive(ctx, st, r)
-		}
-		if err == nil && agent != "" && time.Since(checked) >= st.beat {
-			checked = time.Now()
-			o.Clusters.Alive(id, agent)
-			if lost := o.Clusters.Belongs(ctx, id, installation); fault.Is(lost, fault.Conflict) {
-				err = lost
-			}
-		}
-	}
-	// The agent has gone or does not read: it keeps what it has, and is told
-	// everything when it comes back.
-}
-
-// teller is one connection to an agent.
-type teller struct {
-	hub  *desiredHub
-	set  *desiredSet
-	head ledger.Head
-	st   *stream
-
-	// reveal returns an item's body with its secrets.
-	reveal func(ctx context.Context, it *desiredItem) ([]byte, error)
-
-	sent   map[string]string // bodies that the agent has, by item
-	digest string            // of the last message; empty before the first
-	next   time.Time         // the earliest time of the next message
-}
-
-// step sends the state if it is news, and waits for a change no longer than a
-// heartbeat.
-func (t *teller) step(ctx context.Context) error {
-	items, seq, whole, changed, err := t.hub.snapshot(t.set)
-	if err != nil {
-		return err
-	}
-	if whole {
-		if wait := time.Until(t.next); wait > 0 { // more may change while the last message is digested
-			if err := pause(ctx, wait); err != nil {
-				return err
-			}
-			items, seq, _, changed, err = t.hub.snapshot(t.set)
-			if err != nil {
-				return err
-			}
-		}
-		if err := t.tell(ctx, items, seq); err != nil {
-			return err
-		}
-	}
-	timer := time.NewTimer(t.st.quiet())
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-changed:
-	case <-timer.C:
-	}
-	return nil
-}
-
-func (t *teller) tell(ctx context.Context, items []*desiredItem, seq int64) error {
-	digest := digestOf(items)
-	if digest == t.digest {
-		return nil
-	}
-	items, filled := t.fill(ctx, items)
-	if digest = digestOf(items); digest == t.digest {
-		return nil // what is new cannot be told yet
-	}
-	msg := encodeDesired(v1.Desired{Ledger: t.head.Ledger, Epoch: t.head.Epoch, Seq: seq, Digest: digest}, items, t.sent, filled)
-	t.st.event("desired", strconv.FormatInt(seq, 10), msg)
-	if err := t.st.flush(); err != nil {
-		return err
-	}
-	t.digest = digest
-	t.next = time.Now().Add(breath + time.Duration(len(msg))*time.Second/breathBytes)
-	return nil
-}
-
-// fill puts secrets into the bodies that are to be sent. An item whose secrets
-// cannot be had is left out until they can: the agent leaves alone what is not
-// listed, and the other items need not wait.
-func (t *teller) fill(ctx context.Context, items []*desiredItem) ([]*desiredItem, map[string][]byte) {
-	filled, out := map[string][]byte{}, make([]*desiredItem, 0, len(items))
-	for _, it := range items {
-		if it.secret && !it.Delete && t.sent[it.ID] != it.Digest { // a removal needs no secrets
-			body, err := t.reveal(ctx, it)
-			if err != nil {
-				continue
-			}
-			filled[it.ID] = body
-		}
-		out = append(out, it)
-	}
-	return out, filled
-}
-
-// reveal puts the secrets of an instance into its body, for its agent alone.
-func (o *own) reveal(ctx context.Context, it *desiredItem) ([]byte, error) {
-	object, err := o.Ledger.Get(ctx, ledger.Ref{Kind: instance.Kind.Name, ID: it.ID})
-	var body json.RawMessage
 	if err == nil {
-		body, err = o.Instances.Reveal(ctx, object, it.Body)
+		x.renew(r)
+		err = x.respond(w, r)
 	}
 	if err != nil {
-		o.Log.WarnContext(ctx, "cannot fill the secrets of an instance in; its agent is not told of it", "instance", it.ID, "error", err)
+		o.decline(w, r, err)
+	}
+}
+
+// loadRetry is when agents that came too early come again, at least.
+const loadRetry = 2 * time.Second
+
+// later sends an agent away for a while.
+func (o *own) later(w http.ResponseWriter, r *http.Request, wait time.Duration, why string) {
+	w.Header().Set("Retry-After", strconv.Itoa(retryAfter(wait)))
+	o.fail(w, r, fault.New(fault.Unavailable, "%s; try again", why))
+}
+
+// speaks returns the cluster if the caller is its agent, or an operator. The
+// ledger is asked only about what the index does not know (yet).
+func (o *own) speaks(ctx context.Context, id string) (*plane, error) {
+	who, h := access.From(ctx), o.agents
+	h.mu.Lock()
+	p := h.planes[id]
+	known := p != nil && p.known && h.need >= 0
+	may := known && (who.Admin || who.Cluster == id || p.client != "" && p.client == who.Client && o.accountOfAgent(who))
+	h.mu.Unlock()
+	if may {
+		return p, nil
+	}
+	if err := o.speaksFor(ctx, id); err != nil {
 		return nil, err
 	}
-	var compact bytes.Buffer // no line break may end an event early
-	err = json.Compact(&compact, body)
-	return compact.Bytes(), err
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.plane(id), nil
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
-
-// looseReport is a report whose items are looked at one by one.
-type looseReport struct {
-	v1.Report
+// looseSync is a message whose items are looked at one by one.
+type looseSync struct {
+	v1.Sync
 	Items []json.RawMessage `json:"items"`
 }
 
-// putObserved takes an agent's report. The ledger's truth is guarded by
-// versions, generations and placings; what is checked here keeps agents that
-// are mixed up from being listened to at all.
-func (o *own) putObserved(w http.ResponseWriter, r *http.Request) {
-	ctx, id := r.Context(), r.PathValue("id")
-	if err := o.speaksFor(ctx, id); err != nil {
-		o.fail(w, r, err)
-		return
-	}
+func (q *looseSync) read(r *http.Request) error {
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
-		o.fail(w, r, unreadable(err))
-		return
+		return unreadable(err)
 	}
-	var report looseReport
-	if !utf8.Valid(data) || json.Unmarshal(data, &report) != nil {
-		o.fail(w, r, fault.New(fault.Invalid, "the body is not a report").Because("body"))
-		return
+	var version struct {
+		Protocol int `json:"protocol"`
 	}
-	if !identity(report.Installation) {
-		o.fail(w, r, fault.New(fault.Invalid, badIdentity).Because("body"))
-		return
+	bad := fault.New(fault.Invalid, "the body is not what an agent says").Because("body")
+	if !utf8.Valid(data) || json.Unmarshal(data, &version) != nil {
+		return bad
 	}
-	head, err := o.Ledger.Head(ctx)
-	if err == nil {
-		err = epochFits(report.Epoch, report.Seq, head)
+	if err := speakable(version.Protocol, v1.Protocol); err != nil {
+		return err // whatever else it says may mean something else
 	}
-	if err != nil {
-		o.fail(w, r, err)
-		return
+	if json.Unmarshal(data, q) != nil {
+		return bad
 	}
-	ctx = ledger.WithCause(ctx, ledger.ByReport(id, strconv.FormatInt(report.Number, 10)))
-	err = o.Clusters.Report(ctx, id, cluster.Report{
-		Agent: report.Agent, Installation: report.Installation, Number: report.Number, Ready: report.Ready, Capacity: report.Capacity,
-	})
-	if err == nil {
-		err = o.observe(ctx, id, report.Items)
+	if q.Agent == "" || len(q.Agent) > 128 {
+		return fault.New(fault.Invalid, "a message names its agent process in at most 128 bytes").Because("body")
 	}
-	if err != nil {
-		o.fail(w, r, err)
-		return
+	if !identity(q.Installation) {
+		return fault.New(fault.Invalid, badIdentity).Because("body")
 	}
-	writeJSON(w, http.StatusOK, v1.Acknowledged{Epoch: head.Epoch, Seq: head.Seq})
+	q.Bodies = q.Bodies[:min(len(q.Bodies), maxAsked)]
+	return nil
 }
 
-// epochFits refuses a report that speaks of another life of the ledger, or of a
-// state that this ledger has not reached.
-func epochFits(epoch, seq int64, head ledger.Head) error {
-	switch {
-	case epoch < head.Epoch:
-		return fault.New(fault.Conflict, "the report is of epoch %d, the ledger is in %d: connect again for the present desired state", epoch, head.Epoch).Because("epoch")
-	case epoch > head.Epoch:
-		return fault.New(fault.Conflict, "the report is of epoch %d, this ledger is in %d: it may be an old copy, and the agent must not follow it", epoch, head.Epoch).Because("epoch")
-	case seq > head.Seq:
-		return fault.New(fault.Conflict, "the report is of sequence %d, the ledger ends at %d: it may have been restored without a new epoch", seq, head.Seq).Because("epoch")
+// speakable refuses agents that are too old. Newer ones speak to us as we are.
+func speakable(theirs, ours int) error {
+	if theirs >= ours-1 {
+		return nil
+	}
+	return fault.New(fault.Conflict, "the agent speaks protocol %d, this control plane speaks %d and %d: install an agent of this control plane's version; what runs keeps running",
+		theirs, ours-1, ours).Because("protocol")
+}
+
+// fits refuses a message that speaks of another ledger, of a life of it that is
+// yet to come, or of a state that it has not reached.
+func (x *exchange) fits(ctx context.Context) error {
+	q := x.req
+	if q.Ledger != "" && q.Ledger != x.head.Ledger {
+		return fault.New(fault.Conflict, "the agent follows ledger %.64s, this control plane has %s: it is another one, and the agent must not follow it", q.Ledger, x.head.Ledger).Because("epoch")
+	}
+	if q.Epoch > x.head.Epoch {
+		return fault.New(fault.Conflict, "the agent has followed epoch %d, this ledger is in %d: it may be an old copy, and the agent must not follow it", q.Epoch, x.head.Epoch).Because("epoch")
+	}
+	if x.fresh = q.Ledger == "" || q.Epoch < x.head.Epoch; x.fresh || q.Seq <= x.head.Seq {
+		return nil
+	}
+	head, err := x.Ledger.Head(ctx)
+	if err != nil {
+		return err
+	}
+	if q.Seq > head.Seq {
+		return fault.New(fault.Conflict, "the agent was told of sequence %d, the ledger ends at %d: it was restored without a new epoch; restore it with one, and the agent follows", q.Seq, head.Seq).Because("epoch")
+	}
+	// Another replica told the agent: this one must not tell it less.
+	return x.agents.reach(ctx, q.Seq)
+}
+
+// turn returns how long an agent that is new here has to wait.
+func (x *exchange) turn() time.Duration {
+	if x.Clusters.Knows(x.id, x.req.Agent) {
+		return 0
+	}
+	return x.turns.take(x.id, x.Clock())
+}
+
+// take takes what the agent says of its cluster and of the items in it.
+func (x *exchange) take(ctx context.Context, items []json.RawMessage) error {
+	q := x.req
+	ctx = ledger.WithCause(ctx, ledger.ByReport(x.id, strconv.FormatInt(q.Number, 10)))
+	if err := x.report(ctx); err != nil {
+		return err
+	}
+	h := x.agents
+	h.mu.Lock()
+	x.p.agent, x.p.latest = q.Agent, q.Number
+	x.p.announce() // an older message of it need not be held any more
+	h.mu.Unlock()
+	if x.fresh && q.Ledger != "" {
+		return nil // what it observes is of another life, with other generations
+	}
+	said, err := x.observe(ctx, x.id, items)
+	if err != nil {
+		return err
+	}
+	if (said.garbage > 0 || len(said.refused) > 0) && x.grumble(x.p) {
+		x.logRefused(ctx, x.id, said.garbage, said.refused)
+	}
+	ask, strays, news := h.settle(x.p, &q.Observed, said, x.Clock())
+	x.ask = ask
+	if news {
+		return x.Clusters.Strays(ctx, x.id, strays)
 	}
 	return nil
 }
 
-// observe hands what can be read of the items to the instances; what cannot is
-// logged and harms nothing.
-func (s *server) observe(ctx context.Context, clusterID string, items []json.RawMessage) error {
-	seen := make([]instance.Observation, 0, len(items))
-	garbage := 0
-	for _, raw := range items {
-		var it v1.ObservedItem
-		if json.Unmarshal(raw, &it) != nil || it.ID == "" || len(it.ID) > ledger.MaxText {
-			garbage++
-			continue
-		}
-		seen = append(seen, instance.Observation{
-			ID: it.ID, Generation: it.Generation, State: it.State, Message: it.Message, Versions: it.Versions,
-		})
+// report takes what the agent says of the cluster itself. If that is what it
+// said before, the ledger need not be looked at.
+func (x *exchange) report(ctx context.Context) error {
+	q := x.req
+	report := cluster.Report{
+		Agent: q.Agent, Installation: q.Installation, Number: q.Number, Ready: q.Ready, Capacity: q.Capacity,
+		Told: &cluster.Told{Protocol: q.Protocol, Version: q.Version, Message: q.Message},
 	}
-	refused, err := s.Instances.Report(ctx, clusterID, seen)
-	s.logRefused(ctx, clusterID, garbage, refused)
-	return err
+	if q.Platform != nil {
+		report.Told.Platform = cluster.Platform(*q.Platform)
+	}
+	if len(q.Units) > 0 {
+		report.Told.Units = make(map[string]cluster.Units, len(q.Units))
+		for name, u := range q.Units {
+			report.Told.Units[name] = cluster.Units(u)
+		}
+	}
+	x.agents.mu.Lock()
+	version := x.p.version
+	x.agents.mu.Unlock()
+	if x.Clusters.Heartbeat(x.id, report, version) {
+		return nil
+	}
+	if !x.Clusters.Knows(x.id, q.Agent) {
+		if err := x.Clusters.Admit(ctx, x.id, cluster.Caller{Agent: q.Agent, Installation: q.Installation}); err != nil {
+			return err
+		}
+	}
+	return x.Clusters.Report(ctx, x.id, report)
 }
 
 // logRefused tells how many items of a report could not be read, and which ones

@@ -1,14 +1,15 @@
 package httpapi_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -381,35 +382,49 @@ func TestOwnAgentsGetSecrets(t *testing.T) {
 	server := httptest.NewServer(o.Handler)
 	defer server.Close()
 	defer server.CloseClientConnections()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/clusters/c1/desired?agent=a1&installation=home", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer agent")
-	resp, err := server.Client().Do(req)
-	if err != nil || resp.StatusCode != 200 {
-		t.Fatal(resp, err)
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewReaderSize(resp.Body, 1<<20)
-	next := func() v1.Desired {
+	q := v1.Sync{Protocol: v1.Protocol, Agent: "a1", Installation: "home", Number: 1, Ready: true, Capacity: 10}
+	next := func() v1.Synced { // goes on until there is news
 		t.Helper()
-		for {
-			line, err := lines.ReadString('\n')
+		for late := time.Now().Add(20 * time.Second); time.Now().Before(late); {
+			q.Number++
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/api/v1/clusters/c1/sync", strings.NewReader(text(t, q)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if data, ok := strings.CutPrefix(line, "data: "); ok {
-				var d v1.Desired
-				if err := json.Unmarshal([]byte(data), &d); err != nil || d.Digest != d.ComputeDigest() {
-					t.Fatal(err, data)
+			req.Header.Set("Authorization", "Bearer agent")
+			resp, err := server.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			var out v1.Synced
+			if resp.StatusCode == 503 {
+				continue
+			}
+			if err != nil || resp.StatusCode != 200 || json.Unmarshal(data, &out) != nil {
+				t.Fatal(resp.StatusCode, err, string(data))
+			}
+			q.Ledger, q.Epoch, q.Seq = out.Ledger, out.Epoch, out.Seq
+			for _, b := range out.Desired {
+				q.Desired[b.Index] = 0
+				for _, it := range b.Items {
+					q.Desired.Add(it.ID, it.Leaf())
 				}
-				return d
+			}
+			if len(out.Desired)+len(out.Bodies) > 0 {
+				return out
 			}
 		}
+		t.Fatal("there is no news")
+		return v1.Synced{}
 	}
-	first := next()
-	if len(first.Items) != 1 || !first.Items[0].Filled {
+	told := next()
+	if len(told.Desired) != 1 || len(told.Desired[0].Items) != 1 {
+		t.Fatalf("the agent is told %+v", told)
+	}
+	first := told.Desired[0].Items[0]
+	if !first.Filled || first.Body == nil {
 		t.Fatalf("the agent is told %+v", first)
 	}
 	object, err := o.ledger.Get(t.Context(), ledger.Ref{Kind: instance.Kind.Name, ID: one})
@@ -417,11 +432,11 @@ func TestOwnAgentsGetSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored, ok := instance.DesiredItem(object)
-	if !ok || v1.BodyDigest(stored.Body) != first.Items[0].Digest {
+	if !ok || v1.BodyDigest(stored.Body) != first.Digest {
 		t.Error("the digest is not that of what is stored")
 	}
 	for _, secret := range append(o.sso.secrets(), tlsKey) {
-		if !strings.Contains(string(first.Items[0].Body), secret) || strings.Contains(string(stored.Body), secret) {
+		if !strings.Contains(string(first.Body), secret) || strings.Contains(string(stored.Body), secret) {
 			t.Error("a secret is missing, or stored")
 		}
 	}
@@ -433,13 +448,20 @@ func TestOwnAgentsGetSecrets(t *testing.T) {
 		return err == nil && (ok || strings.Contains(string(object.Status), "certificate"))
 	})
 	o.certs.fail(nil)
-	second := next()
-	for len(second.Items) < 2 {
-		second = next()
+	for found := false; !found; {
+		for _, b := range next().Desired {
+			for _, it := range b.Items {
+				if it.ID == two && !it.Filled && it.Body != nil || it.ID == one && it.Body != nil && b.Index != v1.BucketOf(two) {
+					t.Errorf("told: %+v", it)
+				}
+				found = found || it.ID == two
+			}
+		}
 	}
-	for _, it := range second.Items {
-		if (it.ID == two) != (it.Body != nil) || it.ID == two && !it.Filled {
-			t.Errorf("told: %+v", it)
+	q.Bodies = []string{one, two, "nobody"}
+	for _, it := range next().Bodies {
+		if !it.Filled || it.Body == nil || v1.BodyDigest(it.Body) == it.Digest {
+			t.Errorf("asked for: %+v", it)
 		}
 	}
 	if strings.Contains(o.logs.String(), tlsKey) {

@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -16,145 +15,6 @@ import (
 	"github.com/droverhq/drover/internal/ledger"
 )
 
-// desired reads the next message of an agent's stream and checks its digest.
-func (l *listener) desired() v1.Desired {
-	l.t.Helper()
-	e, ok := l.next()
-	if !ok {
-		l.t.Fatal("the stream ended")
-	}
-	var d v1.Desired
-	if err := json.Unmarshal([]byte(e.data), &d); err != nil || e.name != "desired" {
-		l.t.Fatalf("%v in event %q: %s", err, e.name, e.data)
-	}
-	if d.Digest != d.ComputeDigest() {
-		l.t.Fatalf("the digest does not fit: %s", e.data)
-	}
-	return d
-}
-
-// until reads messages until one fits.
-func (l *listener) until(what string, fits func(v1.Desired) bool) v1.Desired {
-	l.t.Helper()
-	for range 1000 {
-		if d := l.desired(); fits(d) {
-			return d
-		}
-	}
-	l.t.Fatalf("the agent is never told %s", what)
-	return v1.Desired{}
-}
-
-func ids(d v1.Desired) (out []string) {
-	for _, it := range d.Items {
-		out = append(out, it.ID)
-	}
-	return out
-}
-
-func TestDesiredStream(t *testing.T) {
-	w := newWorld(t)
-	w.register("c1")
-	w.register("c2")
-	rex := w.place(w.create("alice", "rex").ID, "c1")
-	other := w.place(w.create("bob", "rob").ID, "c2")
-	w.create("alice", "unplaced")
-
-	l := w.listen("agent-c1", "/api/v1/clusters/c1/desired", "")
-	first := l.desired()
-	head := w.head()
-	if d := cmp.Diff([]string{rex.ID}, ids(first)); d != "" || first.Ledger != head.Ledger || first.Epoch != head.Epoch {
-		t.Fatalf("the first message is %+v", first)
-	}
-	if it := first.Items[0]; it.Digest != v1.BodyDigest(it.Body) || it.Generation != 1 || it.Token != 1 || it.Delete {
-		t.Errorf("its item is %+v", it)
-	}
-
-	rita := w.place(w.create("alice", "rita").ID, "c1")
-	second := l.until("of rita", func(d v1.Desired) bool { return len(d.Items) == 2 })
-	for _, it := range second.Items {
-		if had := it.ID == rex.ID; had != (it.Body == nil) {
-			t.Errorf("a body is sent once per connection: %+v", it)
-		}
-	}
-
-	w.edit(rita.ID, func(in *instance.Instance) { in.Phase, in.Spec.Deleted = instance.Deprovision, true })
-	third := l.until("to delete rita", func(d v1.Desired) bool { return d.Items[len(d.Items)-1].Delete })
-	if len(third.Items) != 2 || third.Items[1].ID != rita.ID {
-		t.Errorf("a deletion is an entry: %+v", third)
-	}
-
-	w.edit(rita.ID, func(in *instance.Instance) { in.Phase, in.Deleted = instance.Deleting, time.Now() })
-	fourth := l.until("that rita is gone", func(d v1.Desired) bool { return len(d.Items) == 1 })
-	if fourth.Items[0].ID != rex.ID || fourth.Items[0].Delete {
-		t.Errorf("the rest is left alone: %+v", fourth)
-	}
-
-	w.edit(rex.ID, func(in *instance.Instance) { in.Status.Cluster, in.Status.Placement = "c2", "p-c2" })
-	l2 := w.listen("agent-c2", "/api/v1/clusters/c2/desired", "")
-	l2.until("of rex on c2", func(d v1.Desired) bool {
-		return cmp.Equal(ids(d), []string{rex.ID, other.ID}) && d.Items[0].Body != nil
-	})
-	l.until("that rex has left c1", func(d v1.Desired) bool { return len(d.Items) == 0 })
-}
-
-func TestDesiredStreamTellsEverythingInTheEnd(t *testing.T) {
-	w := newWorld(t)
-	w.register("c1")
-	// Changes before, during and after the load, on one connection and on one
-	// that begins in the middle.
-	place := func(i int) { w.place(w.create("alice", fmt.Sprintf("d%d", i)).ID, "c1") }
-	for i := range 20 {
-		place(i)
-	}
-	l := w.listen("agent-c1", "/api/v1/clusters/c1/desired", "")
-	for i := 20; i < 60; i++ {
-		place(i)
-	}
-	late := w.listen("root", "/api/v1/clusters/c1/desired", "")
-	for i := 60; i < 80; i++ {
-		place(i)
-	}
-	whole := func(d v1.Desired) bool { return len(d.Items) == 80 }
-	a := l.until("of all", whole)
-	b := late.until("of all", whole)
-	if a.Digest != b.Digest {
-		t.Error("two connections were told different things")
-	}
-}
-
-func TestStatusReportsAreNoNewsForTheAgent(t *testing.T) {
-	w := newWorld(t)
-	w.register("c1")
-	rex := w.place(w.create("alice", "rex").ID, "c1")
-	l := w.listen("agent-c1", "/api/v1/clusters/c1/desired", "")
-	l.desired()
-	for i := range 5 {
-		w.edit(rex.ID, func(in *instance.Instance) { in.Status.Message = fmt.Sprint("step ", i) })
-	}
-	rita := w.place(w.create("alice", "rita").ID, "c1")
-	if d := cmp.Diff([]string{rex.ID, rita.ID}, ids(l.desired())); d != "" {
-		t.Errorf("the next message is not about rita: %s", d)
-	}
-}
-
-// report sends an agent's report.
-func (w *world) report(status int, who, clusterID string, r map[string]any) v1.Error {
-	w.Helper()
-	head := w.head()
-	body := map[string]any{"epoch": head.Epoch, "seq": head.Seq, "agent": "a1", "number": 1, "ready": true, "capacity": 10}
-	for k, v := range r {
-		body[k] = v
-	}
-	data, err := json.Marshal(body)
-	if err != nil {
-		w.Fatal(err)
-	}
-	var e v1.Error
-	w.want(status, who, "PUT", "/api/v1/clusters/"+clusterID+"/observed", string(data), &e)
-	return e
-}
-
 func (w *world) observed(id string) *instance.Observed {
 	w.Helper()
 	o, err := w.ledger.Get(w.Context(), ledger.Ref{Kind: instance.Kind.Name, ID: id})
@@ -168,75 +28,171 @@ func (w *world) observed(id string) *instance.Observed {
 	return in.Status.Observed
 }
 
-func TestReport(t *testing.T) {
-	w := newWorld(t)
-	w.register("c1")
-	rex := w.place(w.create("alice", "rex").ID, "c1")
-	ready := []any{map[string]any{"id": rex.ID, "generation": 1, "state": "ready", "versions": map[string]any{"dinosaur": "1.0.0"}}}
-	w.report(200, "agent-c1", "c1", map[string]any{"items": ready})
-	if o := w.observed(rex.ID); o == nil || o.State != "ready" || o.Versions["dinosaur"] != "1.0.0" {
-		t.Errorf("what is known of rex is %+v", o)
+func (w *world) cluster(id string) (ledger.Object, cluster.Status) {
+	w.Helper()
+	o, err := w.clusters.Get(w.Context(), id)
+	if err != nil {
+		w.Fatal(err)
 	}
-	c, err := w.clusters.Get(t.Context(), "c1")
-	if err != nil || c.Phase != cluster.Ready {
-		t.Errorf("the cluster is %s, %v", c.Phase, err)
+	_, status, err := cluster.Decode(o)
+	if err != nil {
+		w.Fatal(err)
 	}
-	before := w.head().Seq
-	for n := range 5 {
-		w.report(200, "agent-c1", "c1", map[string]any{"number": 2 + n, "items": ready})
-	}
-	w.report(200, "agent-c1", "c1", map[string]any{"number": 10})
-	if after := w.head().Seq; after != before {
-		t.Errorf("heartbeats wrote %d changes", after-before)
-	}
-	changes, err := w.ledger.Changes(t.Context(), ledger.ChangeQuery{Kind: "instance", ID: rex.ID, Reverse: true, Limit: 1})
-	if err != nil || changes[0].Actor != "agent:c1" || changes[0].Cause != "report:c1@1" {
-		t.Errorf("the log says %+v, %v", changes[0], err)
-	}
+	return o, status
 }
 
-func TestReportsThatAreRefused(t *testing.T) {
+func TestSync(t *testing.T) {
 	w := newWorld(t)
 	w.register("c1")
 	w.register("c2")
 	rex := w.place(w.create("alice", "rex").ID, "c1")
-	w.report(200, "agent-c1", "c1", map[string]any{"number": 5})
-	w.report(200, "agent-c2", "c2", map[string]any{"agent": "b1", "number": 5})
+	other := w.place(w.create("bob", "rob").ID, "c2")
+	w.create("alice", "unplaced")
+
+	a := w.agent("c1")
+	out := a.sync()
+	head := w.head()
+	if d := cmp.Diff([]string{rex.ID}, a.ids()); d != "" || out.Ledger != head.Ledger || out.Epoch != head.Epoch || out.Interval != 10 {
+		t.Fatalf("the first answer is %+v", out)
+	}
+	if it := a.told[rex.ID]; it.Digest != v1.BodyDigest(it.Body) || it.Generation != 1 || it.Token != 1 || it.Delete {
+		t.Errorf("its item is %+v", it)
+	}
+	a.settled()
+	if o := w.observed(rex.ID); o == nil || o.State != "ready" || o.Versions["dinosaur"] != "1.0.0" || len(o.Conditions) != 1 {
+		t.Errorf("what is known of rex is %+v", o)
+	}
+	if o, status := w.cluster("c1"); o.Phase != cluster.Ready || status.Protocol != v1.Protocol || status.Platform.Kind != "simulated" || status.Version != "test" {
+		t.Errorf("the cluster is %s, %+v", o.Phase, status)
+	}
+	changes, err := w.ledger.Changes(t.Context(), ledger.ChangeQuery{Kind: "instance", ID: rex.ID, Reverse: true, Limit: 1})
+	if err != nil || changes[0].Actor != "agent:c1" || !strings.HasPrefix(string(changes[0].Cause), "report:c1@") {
+		t.Errorf("the log says %+v, %v", changes[0], err)
+	}
+
+	rita := w.place(w.create("alice", "rita").ID, "c1")
+	a.until("of rita", func() bool { return a.told[rita.ID].Body != nil })
+	w.edit(rita.ID, func(in *instance.Instance) { in.Phase, in.Spec.Deleted = instance.Deprovision, true })
+	a.until("to delete rita", func() bool { return a.told[rita.ID].Delete })
+	a.settled()
+	if o := w.observed(rita.ID); o.State != "deleted" {
+		t.Errorf("what is known of rita is %+v", o)
+	}
+	w.edit(rita.ID, func(in *instance.Instance) { in.Phase, in.Deleted = instance.Deleting, time.Now() })
+	a.until("that rita is gone", func() bool { return len(a.told) == 1 })
+	a.settled()
+	if len(a.seen) != 1 || !a.runs[rex.ID] {
+		t.Errorf("what is left is %v, %v", a.seen, a.runs)
+	}
+
+	w.edit(rex.ID, func(in *instance.Instance) { in.Status.Cluster, in.Status.Placement = "c2", "p-c2" })
+	b := w.agent("c2")
+	b.until("of rex on c2", func() bool { return b.runs[rex.ID] && b.runs[other.ID] })
+	a.until("that rex has left c1", func() bool { return len(a.told) == 0 })
+	a.settled()
+	if !a.runs[rex.ID] {
+		t.Error("what is not listed was not left alone")
+	}
+	if _, status := w.cluster("c1"); !cmp.Equal(status.Strays, []string{rex.ID}) {
+		t.Errorf("strays of c1 are %v", status.Strays)
+	}
+}
+
+func TestAnIdleSyncWritesNothingAndReadsNothing(t *testing.T) {
+	for _, many := range []int{1, 40} {
+		w := newWorld(t)
+		w.register("c1")
+		for i := range many {
+			w.place(w.create("alice", fmt.Sprintf("d%d", i)).ID, "c1")
+		}
+		a := w.agent("c1")
+		a.sync()
+		a.settled()
+		before, reads := w.head().Seq, w.reads.Load()
+		for range 5 {
+			if out := a.sync(); len(out.Desired)+len(out.Bodies)+len(out.Observed) > 0 {
+				t.Fatalf("news at rest: %+v", out)
+			}
+		}
+		if after := w.head().Seq; after != before {
+			t.Errorf("%d items: heartbeats wrote %d changes", many, after-before)
+		}
+		if n := w.reads.Load() - reads; n != 0 {
+			t.Errorf("%d items: heartbeats read the ledger %d times", many, n)
+		}
+	}
+}
+
+func TestStatusReportsAreNoNewsForTheAgent(t *testing.T) {
+	w := newWorld(t)
+	w.register("c1")
+	rex := w.place(w.create("alice", "rex").ID, "c1")
+	a := w.agent("c1")
+	a.sync()
+	a.settled()
+	held := a.hold()
+	for i := range 5 {
+		w.edit(rex.ID, func(in *instance.Instance) { in.Status.Message = fmt.Sprint("step ", i) })
+	}
+	rita := w.place(w.create("alice", "rita").ID, "c1")
+	out := held()
+	if len(out.Desired) != 1 || out.Desired[0].Index != v1.BucketOf(rita.ID) {
+		t.Errorf("the next answer is not about rita: %+v", out)
+	}
+}
+
+func TestSyncsThatAreRefused(t *testing.T) {
+	w := newWorld(t)
+	w.register("c1")
+	w.register("c2")
+	rex := w.place(w.create("alice", "rex").ID, "c1")
+	a, b := w.agent("c1"), w.agent("c2")
+	a.number = 4
+	a.sync()
+	b.sync()
 	before := w.head()
-	failed := []any{map[string]any{"id": rex.ID, "generation": 1, "state": "error", "message": "boom"}}
+	failed := []v1.ObservedItem{{ID: rex.ID, Generation: 1, State: "error", Message: "boom"}}
 	cases := map[string]struct {
 		reason, who, cluster string
-		report               map[string]any
+		change               func(*v1.Sync)
 		want                 int
+		word                 string
 	}{
-		"other cluster":  {"An agent speaks for its own cluster.", "agent-c2", "c1", map[string]any{"items": failed}, 404},
-		"user":           {"A user is no agent.", "alice", "c1", map[string]any{"items": failed}, 404},
-		"no cluster":     {"A cluster must be known.", "root", "c9", map[string]any{"items": failed}, 404},
-		"second agent":   {"Two agents of one cluster are a mix-up.", "agent-c1", "c1", map[string]any{"agent": "a2", "number": 9, "items": failed}, 409},
-		"late":           {"A late report is older than what is known.", "agent-c1", "c1", map[string]any{"number": 4, "items": failed}, 409},
-		"repeated":       {"So is a repeated one.", "agent-c1", "c1", map[string]any{"number": 5, "items": failed}, 409},
-		"lower epoch":    {"Another life of the ledger.", "agent-c1", "c1", map[string]any{"number": 6, "epoch": before.Epoch - 1, "items": failed}, 409},
-		"higher epoch":   {"This ledger is an old copy.", "agent-c1", "c1", map[string]any{"number": 6, "epoch": before.Epoch + 1, "items": failed}, 409},
-		"future":         {"The ledger has not got that far.", "agent-c1", "c1", map[string]any{"number": 6, "seq": before.Seq + 1000, "items": failed}, 409},
-		"nameless agent": {"A report names its agent.", "agent-c1", "c1", map[string]any{"agent": "", "items": failed}, 400},
-		"negative":       {"No cluster holds less than nothing.", "agent-c1", "c1", map[string]any{"number": 6, "capacity": -1, "items": failed}, 400},
-		"not a list":     {"Items are a list.", "agent-c1", "c1", map[string]any{"number": 6, "items": "all"}, 400},
-		"wrong number":   {"A number is a number.", "agent-c1", "c1", map[string]any{"number": "6", "items": failed}, 400},
+		"other cluster":  {"An agent speaks for its own cluster.", "agent-c2", "c1", func(*v1.Sync) {}, 404, ""},
+		"user":           {"A user is no agent.", "alice", "c1", func(*v1.Sync) {}, 404, ""},
+		"no cluster":     {"A cluster must be known.", "root", "c9", func(*v1.Sync) {}, 404, ""},
+		"nobody":         {"A token is needed.", "", "c1", func(*v1.Sync) {}, 401, ""},
+		"second agent":   {"Two agents of one cluster are a mix-up.", "agent-c1", "c1", func(q *v1.Sync) { q.Agent, q.Number = "a2", 9 }, 409, "agent"},
+		"late":           {"A late message is older than what is known.", "agent-c1", "c1", func(q *v1.Sync) { q.Number = 4 }, 409, "late"},
+		"repeated":       {"So is a repeated one.", "agent-c1", "c1", func(q *v1.Sync) { q.Number = 5 }, 409, "late"},
+		"other ledger":   {"Another control plane.", "agent-c1", "c1", func(q *v1.Sync) { q.Ledger = "elsewhere" }, 409, "epoch"},
+		"higher epoch":   {"This ledger is an old copy.", "agent-c1", "c1", func(q *v1.Sync) { q.Epoch++ }, 409, "epoch"},
+		"future":         {"The ledger has not got that far.", "agent-c1", "c1", func(q *v1.Sync) { q.Seq += 1000 }, 409, "epoch"},
+		"old":            {"Its words may mean something else.", "agent-c1", "c1", func(q *v1.Sync) { q.Protocol = v1.Protocol - 2 }, 409, "protocol"},
+		"nameless agent": {"A message names its agent.", "agent-c1", "c1", func(q *v1.Sync) { q.Agent = "" }, 400, ""},
+		"installation":   {"An installation is a name.", "agent-c1", "c1", func(q *v1.Sync) { q.Installation = "a b" }, 400, ""},
+		"negative":       {"No cluster holds less than nothing.", "agent-c1", "c1", func(q *v1.Sync) { q.Capacity = -1 }, 400, ""},
+		"negative units": {"No type has less than nothing.", "agent-c1", "c1", func(q *v1.Sync) { q.Units = map[string]v1.Units{"a/b": {Max: -1}} }, 400, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if e := w.report(c.want, c.who, c.cluster, c.report); e.Kind != "Error" || e.Reason == "" {
-				t.Errorf("%s: the answer is %+v", c.reason, e)
+			q := a.message()
+			q.Number, q.Items = 6, failed
+			c.change(&q)
+			var e v1.Error
+			resp := w.want(c.want, c.who, http.MethodPost, "/api/v1/clusters/"+c.cluster+"/sync", text(t, q), &e)
+			if e.Kind != "Error" || e.Reason == "" || resp.Header.Get("Drover-Reason") != c.word {
+				t.Errorf("%s: the answer is %+v, in a word %q", c.reason, e, resp.Header.Get("Drover-Reason"))
 			}
 		})
 	}
-	for _, body := range []string{"", "{", "[]", "\xff", `"report"`, "null"} {
-		if resp := w.request("agent-c1", "PUT", "/api/v1/clusters/c1/observed", body, nil); resp.StatusCode != 400 && resp.StatusCode != 409 {
+	for _, body := range []string{"", "{", "[]", "\xff", `"sync"`, "null", `{"protocol": 1, "agent": "agent-c1", "items": "all"}`, `{"protocol": 1, "agent": "x", "number": "6"}`, `{"protocol": 1, "agent": "agent-c1", "desired": "AAAA"}`} {
+		if resp := w.request("agent-c1", "POST", "/api/v1/clusters/c1/sync", body, nil); resp.StatusCode != 400 {
 			t.Errorf("a body of %q answers %d", body, resp.StatusCode)
 		}
 	}
 	if after := w.head(); after.Seq != before.Seq {
-		t.Errorf("refused reports wrote %d changes", after.Seq-before.Seq)
+		t.Errorf("refused messages wrote %d changes", after.Seq-before.Seq)
 	}
 	if o := w.observed(rex.ID); o != nil {
 		t.Errorf("rex was harmed: %+v", o)
@@ -249,19 +205,23 @@ func TestGarbageHarmsNobody(t *testing.T) {
 	w.register("c2")
 	rex := w.place(w.create("alice", "rex").ID, "c1")
 	far := w.place(w.create("alice", "far").ID, "c2")
-	w.report(200, "agent-c1", "c1", map[string]any{"items": []any{
+	a := w.agent("c1")
+	a.sync()
+	q := text(t, a.message())
+	items := []any{
 		7, "text", nil, []any{}, map[string]any{},
 		map[string]any{"id": 5, "state": "ready"},
 		map[string]any{"id": "no-such-instance", "generation": 1, "state": "deleted"},
 		map[string]any{"id": far.ID, "generation": 1, "state": "deleted"},
-		map[string]any{"id": rex.ID, "generation": 99, "state": "deleted"},
-		map[string]any{"id": rex.ID, "generation": -1, "state": "deleted"},
-		map[string]any{"id": rex.ID, "generation": 1, "state": "exploded"},
+		map[string]any{"id": "gen-" + rex.ID, "generation": 99, "state": "deleted"},
 		map[string]any{"id": "a\x00b", "generation": 1, "state": "ready"},
 		map[string]any{"id": strings.Repeat("x", 100000), "generation": 1, "state": "ready"},
-		map[string]any{"id": rex.ID, "generation": 1, "state": "installing", "message": "wait"},
-	}})
-	if o := w.observed(rex.ID); o == nil || o.State != "installing" || o.Generation != 1 {
+		map[string]any{"id": rex.ID, "generation": 1, "state": "installing", "message": strings.Repeat("wait", 1000)},
+		map[string]any{"id": rex.ID, "generation": 1, "state": "deleted"},
+	}
+	q = strings.TrimSuffix(q, "}") + `,"items":` + text(t, items) + "}"
+	w.want(200, "agent-c1", http.MethodPost, "/api/v1/clusters/c1/sync", q, nil)
+	if o := w.observed(rex.ID); o == nil || o.State != "installing" || o.Generation != 1 || len(o.Message) != 1024 {
 		t.Errorf("the one good item did not count: %+v", o)
 	}
 	if o := w.observed(far.ID); o != nil {
@@ -275,25 +235,20 @@ func TestGarbageHarmsNobody(t *testing.T) {
 func TestARestartedAgentNeedNotWait(t *testing.T) {
 	w := newWorld(t)
 	w.register("c1")
-	first := w.listen("agent-c1", "/api/v1/clusters/c1/desired?agent=a1", "")
-	first.desired()
-	w.report(200, "agent-c1", "c1", map[string]any{"agent": "a1", "number": 50})
-	w.want(409, "agent-c1", http.MethodGet, "/api/v1/clusters/c1/desired?agent=a2", "", nil) // it would run everything twice
-	w.report(409, "agent-c1", "c1", map[string]any{"agent": "a2", "number": 1})
-	first.close()
-	w.awaitLog("path=/api/v1/clusters/c1/desired status=200")
-	w.listen("agent-c1", "/api/v1/clusters/c1/desired?agent=a2", "").desired()
-	w.report(200, "agent-c1", "c1", map[string]any{"agent": "a2", "number": 1})
-}
-
-func TestDesiredStreamIsTheAgentsAlone(t *testing.T) {
-	w := newWorld(t)
-	w.register("c1")
-	for _, who := range []string{"agent-c2", "alice", "carol"} {
-		w.want(404, who, http.MethodGet, "/api/v1/clusters/c1/desired", "", nil)
+	first := w.agent("c1")
+	first.sync()
+	leave := first.leave()
+	second := w.agent("c1")
+	second.process = "another"
+	if status := second.try(); status != 409 { // it would run everything twice
+		t.Fatalf("a second process is answered %d", status)
 	}
-	w.want(404, "agent-c2", http.MethodGet, "/api/v1/clusters/c2/desired", "", nil) // not registered
-	w.want(401, "", http.MethodGet, "/api/v1/clusters/c1/desired", "", nil)
+	leave()
+	for late := time.Now().Add(20 * time.Second); second.try() != 200; { // the server hears of it in its own time
+		if time.Now().After(late) {
+			t.Fatal("its successor is refused")
+		}
+	}
 }
 
 func TestOutsideAgent(t *testing.T) {

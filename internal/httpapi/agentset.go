@@ -1,387 +1,290 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"slices"
-	"strconv"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
 	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
-	"github.com/droverhq/drover/internal/offering"
 )
 
-// desiredHub keeps the desired state of every cluster whose agent is connected
-// to this replica. One goroutine follows the feed for all of them, so a change
-// costs the same however many agents listen; it runs while there is any agent
-// and is stopped by the last one that leaves.
-type desiredHub struct {
-	store desiredStore
+// hub is an index of everything that data planes must have and were seen to
+// have, for the whole fleet, without bodies. It is read from the ledger once,
+// when the first agent comes, and then follows the feed: one goroutine for all
+// agents, which ends with the server. A change costs the same however many
+// agents and instances there are.
+type hub struct {
+	store hubStore
 	feed  *ledger.Feed
+	steps func(ctx context.Context, o ledger.Object) ([]cluster.StepItem, error)
+	log   *slog.Logger
+	begin sync.Once
 
-	mu       sync.Mutex
-	sets     map[string]*desiredSet // by cluster
-	pending  map[*desiredSet]bool   // sets that are not whole yet
-	home     map[string]string      // instance to the connected cluster that holds it
-	follower *follower              // nil while no agent is connected
+	mu     sync.Mutex
+	head   ledger.Head // who the ledger is; its Seq is where the load began
+	pos    int64       // the sequence up to which changes are in
+	need   int64       // the one from which on the index is whole; -1 while it is loaded
+	moved  chan struct{}
+	planes map[string]*plane   // by cluster
+	items  map[string]*hubItem // instances by id
 }
 
-// desiredStore is what the hub needs of the ledger.
-type desiredStore interface {
+// hubStore is what the hub needs of the ledger.
+type hubStore interface {
 	List(ctx context.Context, query ledger.Query) ([]ledger.Object, error)
 	Head(ctx context.Context) (ledger.Head, error)
 }
 
-// follower is the hub's place in the log.
-type follower struct {
-	pos  int64
-	stop context.CancelFunc
+func newHub(c Config) *hub {
+	return &hub{
+		store: c.Ledger, feed: c.Feed, steps: c.Clusters.StepItems, log: c.Log, need: -1,
+		planes: map[string]*plane{}, items: map[string]*hubItem{},
+	}
 }
 
-// desiredSet is one cluster's desired state. The hub's lock guards it.
-type desiredSet struct {
-	cluster string
-	users   int
-	items   []*desiredItem   // sorted by id
-	gone    map[string]int64 // while loading: versions in which instances left
-	need    int64            // the sequence from which on the set is whole; -1 while loading
-	changed chan struct{}    // closed when the state a reader would send has changed
-	err     error            // the load failed; nobody will mend this set
+const (
+	desiredPage = 5000
+	// hubRetry is the pause before the store is asked again.
+	hubRetry = 200 * time.Millisecond
+)
+
+// start loads the index unless somebody has asked for that before.
+func (h *hub) start(ending context.Context) {
+	h.begin.Do(func() { go h.run(ending) })
 }
 
-// desiredItem is one item, encoded once. It is never changed after it was made.
-type desiredItem struct {
-	v1.Item
-	version int64
-	secret  bool   // the body has marks in place of secrets
-	head    []byte // the JSON of the item up to where a body may follow
-}
-
-func newDesiredHub(store desiredStore, feed *ledger.Feed) *desiredHub {
-	return &desiredHub{store: store, feed: feed, sets: map[string]*desiredSet{}, pending: map[*desiredSet]bool{}, home: map[string]string{}}
-}
-
-// join returns the cluster's set, loading it if no agent of the cluster is
-// connected yet. The caller must leave it.
-func (h *desiredHub) join(ctx context.Context, cluster string) (*desiredSet, error) {
-	h.mu.Lock()
-	set, ok := h.sets[cluster]
-	if ok {
-		set.users++
-		h.mu.Unlock()
-		return set, nil
-	}
-	h.mu.Unlock()
-	head, err := h.store.Head(ctx) // before the list, so that nothing falls in between
-	if err != nil {
-		return nil, err
-	}
-	h.mu.Lock()
-	if set, ok = h.sets[cluster]; ok {
-		set.users++
-		h.mu.Unlock()
-		return set, nil
-	}
-	set = &desiredSet{cluster: cluster, users: 1, gone: map[string]int64{}, need: -1, changed: make(chan struct{})}
-	h.sets[cluster], h.pending[set] = set, true
-	if h.follower == nil {
-		run, stop := context.WithCancel(context.Background())
-		h.follower = &follower{pos: head.Seq, stop: stop}
-		go h.follow(run, h.follower)
-	}
-	h.mu.Unlock()
-	if err := h.load(ctx, set); err != nil {
-		h.fail(set, err)
-		h.leave(set)
-		return nil, err
-	}
-	return set, nil
-}
-
-// leave gives a set back.
-func (h *desiredHub) leave(set *desiredSet) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if set.users--; set.users > 0 || h.sets[set.cluster] != set {
-		return
-	}
-	h.drop(set)
-}
-
-// drop forgets a set, and stops the follower with the last one.
-func (h *desiredHub) drop(set *desiredSet) {
-	delete(h.sets, set.cluster)
-	delete(h.pending, set)
-	for _, it := range set.items {
-		if h.home[it.ID] == set.cluster {
-			delete(h.home, it.ID)
+// run is the hub's goroutine; it ends with ctx.
+func (h *hub) run(ctx context.Context) {
+	for h.load(ctx) != nil {
+		if pause(ctx, hubRetry) != nil {
+			return
 		}
 	}
-	if len(h.sets) == 0 && h.follower != nil {
-		h.follower.stop()
-		h.follower = nil
+	pos := h.head.Seq
+	for ctx.Err() == nil {
+		changes, err := h.feed.Next(ctx, pos)
+		if err != nil { // the store is away: agents keep what they have
+			_ = pause(ctx, hubRetry)
+			continue
+		}
+		h.apply(ctx, changes)
+		pos = changes[len(changes)-1].Seq
 	}
 }
 
-// fail marks a set that could not be loaded; a later join makes a new one.
-func (h *desiredHub) fail(set *desiredSet, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	set.err = err
-	if h.sets[set.cluster] == set {
-		h.drop(set)
-	}
-	set.announce()
-}
-
-const desiredPage = 5000
-
-// load reads the cluster's instances. Changes that the follower has put in
-// meanwhile win by their version; the set is whole once the follower has passed
-// the head that was read after the list.
-func (h *desiredHub) load(ctx context.Context, set *desiredSet) error {
-	after := ""
-	for {
-		objects, err := h.store.List(ctx, ledger.Query{
-			Kind: instance.Kind.Name, Scope: map[string]any{"cluster": set.cluster}, AfterID: after, Limit: desiredPage,
-		})
-		if err != nil {
-			return err
-		}
-		h.mu.Lock()
-		for _, o := range objects {
-			if it, ok := makeItem(o); ok && set.gone[o.ID] < o.Version {
-				if was := h.evict(o.ID, set.cluster); was != nil {
-					was.announce() // the list is ahead of the follower
-				}
-				set.put(it)
-				h.home[o.ID] = set.cluster
-			}
-		}
-		h.mu.Unlock()
-		if len(objects) < desiredPage {
-			break
-		}
-		after = objects[len(objects)-1].ID
-	}
+// load reads the ledger in one pass. What changes meanwhile comes with the feed,
+// which is followed from where the log ended before; the index is whole once it
+// has passed the point where the log ended after.
+func (h *hub) load(ctx context.Context) error {
 	head, err := h.store.Head(ctx)
+	if err == nil {
+		err = h.each(ctx, cluster.Kind.Name, head.Seq)
+	}
+	if err == nil {
+		err = h.each(ctx, instance.Kind.Name, head.Seq)
+	}
+	var after ledger.Head
+	if err == nil {
+		after, err = h.store.Head(ctx)
+	}
 	if err != nil {
+		if ctx.Err() == nil {
+			h.log.WarnContext(ctx, "cannot read what data planes must have; agents wait", "error", err)
+		}
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	set.need, set.gone = head.Seq, nil
-	set.announce()
+	h.head, h.pos, h.need = head, head.Seq, after.Seq
 	return nil
 }
 
-// follow brings the sets up to date until ctx ends.
-func (h *desiredHub) follow(ctx context.Context, f *follower) {
-	for ctx.Err() == nil {
-		changes, err := h.feed.Next(ctx, f.pos)
-		if err != nil { // the store is away: agents keep what they have
-			select {
-			case <-ctx.Done():
-			case <-time.After(200 * time.Millisecond):
-			}
+func (h *hub) each(ctx context.Context, kind string, seq int64) error {
+	for after := ""; ; {
+		objects, err := h.store.List(ctx, ledger.Query{Kind: kind, AfterID: after, Limit: desiredPage})
+		if err != nil {
+			return err
+		}
+		changes := make([]ledger.Change, len(objects))
+		for i, o := range objects {
+			changes[i] = ledger.Change{Object: o} // agents that have a sequence ask for the bodies they lack
+		}
+		h.apply(ctx, changes)
+		if len(objects) < desiredPage {
+			return nil
+		}
+		after = objects[len(objects)-1].ID
+	}
+}
+
+// news is a change, decoded before the lock is taken.
+type news struct {
+	object  *ledger.Object
+	seq     int64
+	item    instance.Item
+	ok      bool            // there is an item
+	status  *cluster.Status // nil: it cannot be read
+	steps   []cluster.StepItem
+	stepsOK bool
+}
+
+func (h *hub) apply(ctx context.Context, changes []ledger.Change) {
+	all := make([]news, 0, len(changes))
+	for i := range changes {
+		n := news{object: &changes[i].Object, seq: changes[i].Seq}
+		switch n.object.Kind {
+		case instance.Kind.Name:
+			n.item, n.ok = instance.DesiredItem(*n.object)
+			n.item.Body = nil
+		case cluster.Kind.Name:
+			n.read(ctx, h)
+		default:
 			continue
 		}
-		h.apply(f, changes)
+		all = append(all, n)
 	}
-}
-
-func (h *desiredHub) apply(f *follower, changes []ledger.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.follower != f {
-		return // stopped; another one may have begun elsewhere
-	}
-	touched := map[*desiredSet]bool{}
-	for i := range changes {
-		if o := &changes[i].Object; o.Kind == instance.Kind.Name {
-			h.change(*o, touched)
+	for i := range all {
+		if n := &all[i]; n.object.Kind == instance.Kind.Name {
+			h.put(n)
+		} else {
+			h.replace(n)
 		}
 	}
-	f.pos = changes[len(changes)-1].Seq
-	for set := range h.pending {
-		if set.need >= 0 && f.pos >= set.need {
-			delete(h.pending, set)
-			touched[set] = true
-		}
+	if len(changes) > 0 {
+		h.pos = max(h.pos, changes[len(changes)-1].Seq)
 	}
-	for set := range touched {
-		set.announce()
+	if h.moved != nil {
+		close(h.moved)
+		h.moved = nil
 	}
 }
 
-func (h *desiredHub) change(o ledger.Object, touched map[*desiredSet]bool) {
-	cluster, _ := o.Fields["cluster"].(string)
-	if h.sets[cluster] == nil && h.home[o.ID] == "" && len(h.pending) == 0 {
-		return // of no cluster whose agent is here
+// read decodes a cluster. One that cannot be read keeps what it had.
+func (n *news) read(ctx context.Context, h *hub) {
+	_, status, err := cluster.Decode(*n.object)
+	if err == nil {
+		n.status = &status
 	}
-	it, ok := makeItem(o)
-	if !ok {
-		cluster = ""
+	if err == nil && n.object.Deleted.IsZero() {
+		n.steps, err = h.steps(ctx, *n.object)
 	}
-	if was := h.evict(o.ID, cluster); was != nil {
-		touched[was] = true
-	}
-	for set := range h.pending {
-		if set.gone != nil && set.cluster != cluster {
-			set.gone[o.ID] = o.Version
+	if err != nil {
+		if ctx.Err() == nil {
+			h.log.WarnContext(ctx, "cannot tell the steps of a cluster; its agent keeps what it has", "cluster", n.object.ID, "error", err)
 		}
+		return
 	}
-	if set := h.sets[cluster]; set != nil && ok {
-		h.home[o.ID] = cluster
-		if set.put(it) {
-			touched[set] = true
+	n.stepsOK = true
+}
+
+// put takes an instance unless a newer one is in already.
+func (h *hub) put(n *news) {
+	was := h.items[n.object.ID]
+	if was != nil && was.version >= n.object.Version {
+		return
+	}
+	if was != nil && (!n.ok || was.at.id != n.item.Cluster) {
+		delete(h.items, was.id)
+		was.leave()
+		was = nil
+	}
+	if !n.ok {
+		return
+	}
+	if was == nil {
+		was = &hubItem{id: strings.Clone(n.item.ID), bucket: uint8(v1.BucketOf(n.item.ID))}
+		h.items[was.id] = was
+		was.join(h.plane(n.item.Cluster))
+	}
+	was.version = n.object.Version
+	was.become(v1.Item{Generation: n.item.Generation, Token: n.item.Token, Digest: n.item.Digest, Delete: n.item.Delete}, n.seq)
+	was.observe(n.item.Seen)
+}
+
+// replace takes a cluster with its steps.
+func (h *hub) replace(n *news) {
+	p := h.plane(n.object.ID)
+	if p.version >= n.object.Version {
+		return
+	}
+	p.version, p.known = n.object.Version, n.object.Deleted.IsZero()
+	if s := n.status; s != nil {
+		if p.installation != s.Installation || p.client != s.Client || !p.known {
+			p.announce() // who is held may have lost it
+		}
+		p.installation, p.client, p.strays = s.Installation, s.Client, s.Strays
+	}
+	if !n.stepsOK {
+		return
+	}
+	wanted := make(map[string]bool, len(n.steps))
+	for _, s := range n.steps {
+		wanted[s.ID] = true
+		it := p.step(s.ID)
+		if it == nil {
+			it = &hubItem{id: s.ID, step: true, bucket: uint8(v1.BucketOf(s.ID))}
+			it.join(p)
+		}
+		it.become(v1.Item{Generation: s.Generation, Token: s.Token, Digest: s.Digest, Delete: s.Delete}, n.seq)
+	}
+	for _, it := range p.first {
+		for ; it != nil; it = it.next {
+			if it.step && !wanted[it.id] {
+				it.leave()
+			}
 		}
 	}
 }
 
-// evict takes an instance out of the set of any cluster but this one, and
-// returns the set that has lost it.
-func (h *desiredHub) evict(id, cluster string) *desiredSet {
-	was := h.home[id]
-	if was == "" || was == cluster {
+// ready says that the index is whole, and who the ledger is.
+func (h *hub) ready() (ledger.Head, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	head := h.head
+	head.Seq = h.pos
+	return head, h.need >= 0 && h.pos >= h.need
+}
+
+// reach waits until the index has reached a sequence that the ledger has.
+func (h *hub) reach(ctx context.Context, seq int64) error {
+	timer := time.NewTimer(5 * time.Second)
+	defer timer.Stop()
+	for {
+		h.mu.Lock()
+		if h.pos >= seq {
+			h.mu.Unlock()
+			return nil
+		}
+		if h.moved == nil {
+			h.moved = make(chan struct{})
+		}
+		moved := h.moved
+		h.mu.Unlock()
+		select {
+		case <-moved:
+		case <-timer.C:
+			return fault.New(fault.Unavailable, "this replica has not caught up with sequence %d yet", seq)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
 		return nil
 	}
-	delete(h.home, id)
-	if set := h.sets[was]; set != nil && set.remove(id) {
-		return set
-	}
-	return nil
-}
-
-// snapshot returns what the agent of the set is to be told now, and a channel
-// that closes when that has changed. whole is false while the set is loading.
-func (h *desiredHub) snapshot(set *desiredSet) (items []*desiredItem, seq int64, whole bool, changed <-chan struct{}, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if set.err != nil {
-		return nil, 0, false, nil, set.err
-	}
-	if h.follower != nil {
-		seq = h.follower.pos
-	}
-	whole = set.need >= 0 && seq >= set.need
-	return slices.Clone(set.items), seq, whole, set.changed, nil
-}
-
-func (s *desiredSet) announce() {
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-func findItem(items []*desiredItem, id string) (int, bool) {
-	return slices.BinarySearchFunc(items, id, func(it *desiredItem, id string) int { return strings.Compare(it.ID, id) })
-}
-
-// put takes an item unless a newer one is there, and reports whether the agent
-// has to be told. A new token alone is not news: it fences what comes later.
-func (s *desiredSet) put(it *desiredItem) bool {
-	at, found := findItem(s.items, it.ID)
-	if !found {
-		s.items = slices.Insert(s.items, at, it)
-		return true
-	}
-	was := s.items[at]
-	if was.version >= it.version {
-		return false
-	}
-	s.items[at] = it
-	return was.Generation != it.Generation || was.Digest != it.Digest || was.Delete != it.Delete
-}
-
-func (s *desiredSet) remove(id string) bool {
-	at, found := findItem(s.items, id)
-	if found {
-		s.items = slices.Delete(s.items, at, at+1)
-	}
-	return found
-}
-
-// makeItem encodes an instance as its data plane must have it; false if it has
-// no place in one.
-func makeItem(o ledger.Object) (*desiredItem, bool) {
-	if !o.Deleted.IsZero() {
-		return nil, false
-	}
-	src, ok := instance.DesiredItem(o)
-	if !ok {
-		return nil, false
-	}
-	var body bytes.Buffer // compact: no line break may end an event early
-	if json.Compact(&body, src.Body) != nil {
-		return nil, false
-	}
-	it := &desiredItem{version: o.Version, secret: bytes.Contains(body.Bytes(), []byte(offering.Secret(""))), Item: v1.Item{
-		ID: src.ID, Generation: src.Generation, Token: src.Token, Delete: src.Delete,
-		Body: body.Bytes(), Digest: v1.BodyDigest(body.Bytes()),
-	}}
-	id, _ := json.Marshal(it.ID)
-	b := append([]byte(`{"id":`), id...)
-	b = strconv.AppendInt(append(b, `,"generation":`...), it.Generation, 10)
-	b = strconv.AppendInt(append(b, `,"token":`...), it.Token, 10)
-	b = append(append(append(b, `,"digest":"`...), it.Digest...), '"')
-	if it.Delete {
-		b = append(b, `,"delete":true`...)
-	}
-	it.head = b
-	return it, true
-}
-
-// digestOf is the digest of the items as both sides compute it.
-func digestOf(items []*desiredItem) string {
-	plain := v1.Desired{Items: make([]v1.Item, len(items))}
-	for i, it := range items {
-		plain.Items[i] = it.Item
-	}
-	return plain.ComputeDigest()
-}
-
-// encodeDesired writes the message, with the bodies that are not in sent, and
-// brings sent up to date: the agent has the bodies of what is listed, and may
-// have forgotten all others. filled are bodies with their secrets, by item.
-func encodeDesired(d v1.Desired, items []*desiredItem, sent map[string]string, filled map[string][]byte) []byte {
-	size := 256
-	for _, it := range items {
-		size += len(it.head) + 2
-		if sent[it.ID] != it.Digest {
-			size += len(it.Body) + len(filled[it.ID]) + 24
-		}
-	}
-	id, _ := json.Marshal(d.Ledger)
-	b := append(append(make([]byte, 0, size), `{"ledger":`...), id...)
-	b = strconv.AppendInt(append(b, `,"epoch":`...), d.Epoch, 10)
-	b = strconv.AppendInt(append(b, `,"seq":`...), d.Seq, 10)
-	b = append(append(append(b, `,"digest":"`...), d.Digest...), `","items":[`...)
-	for i, it := range items {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, it.head...)
-		if sent[it.ID] != it.Digest {
-			body := []byte(it.Body)
-			if with, ok := filled[it.ID]; ok {
-				b, body = append(b, `,"filled":true`...), with
-			}
-			b = append(append(b, `,"body":`...), body...)
-			sent[it.ID] = it.Digest
-		}
-		b = append(b, '}')
-	}
-	if len(sent) > len(items) {
-		for id := range sent {
-			if _, listed := findItem(items, id); !listed {
-				delete(sent, id)
-			}
-		}
-	}
-	return append(b, `]}`...)
 }

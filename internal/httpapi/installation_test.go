@@ -29,6 +29,7 @@ func (w *world) replica(edit ...func(*httpapi.Config)) *world {
 	var running sync.WaitGroup
 	running.Go(func() { _ = feed.Run(ctx) })
 	c := httpapi.Config{
+		Ending: ctx,
 		Ledger: w.ledger, Feed: feed, Offerings: w.offerings, Instances: r.instances, Clusters: r.clusters,
 		Heartbeat: 100 * time.Millisecond, Authenticator: w.gate, Log: slog.New(slog.NewTextHandler(r, nil)),
 	}
@@ -53,46 +54,63 @@ func TestOneInstallationRunsACluster(t *testing.T) {
 	one := newWorld(t)
 	two := one.replica()
 	one.register("c1")
-	const path = "/api/v1/clusters/c1/desired"
-	first := one.listen("agent-c1", path+"?agent=a1&installation=home", "")
-	first.desired()
-	two.report(409, "agent-c1", "c1", map[string]any{"agent": "a2", "installation": "away"})
+	home, away := one.agent("c1"), two.agent("c1")
+	away.process, away.home = "a2", "away"
+	home.sync()
 	var e v1.Error
-	two.want(409, "agent-c1", http.MethodGet, path+"?agent=a2&installation=away", "", &e)
+	two.want(409, "agent-c1", http.MethodPost, "/api/v1/clusters/c1/sync", text(t, away.message()), &e)
 	if !strings.Contains(e.Reason, "cluster c1 belongs to another agent installation") ||
 		!strings.Contains(e.Reason, "drover update cluster c1 --set installation=away") {
 		t.Errorf("it is not told what to do: %s", e.Reason)
 	}
-	two.want(409, "agent-c1", http.MethodGet, path+"?agent=a2", "", nil)
+	nameless := two.agent("c1")
+	nameless.process, nameless.home = "a2", ""
+	if got := nameless.try(); got != 409 {
+		t.Errorf("an agent without an installation is answered %d", got)
+	}
 	two.want(409, "agent-c1", http.MethodGet, "/api/dinosaurs_mgmt/v1/agent-clusters/c1/dinosaurs", "", nil)
-	two.want(400, "agent-c1", http.MethodGet, path+"?agent=a2&installation=%60reboot%60", "", nil)
-	two.report(400, "agent-c1", "c1", map[string]any{"installation": "a b"})
-	two.report(200, "agent-c1", "c1", map[string]any{"agent": "a1", "installation": "home"})
+	moved := two.agent("c1") // the same process at another replica
+	moved.number = home.number
+	moved.sync()
+	moved.sync()
 	seq := one.head().Seq
-	two.report(200, "agent-c1", "c1", map[string]any{"agent": "a1", "installation": "home", "number": 2})
+	moved.sync()
 	if now := one.head().Seq; now != seq {
 		t.Errorf("a heartbeat wrote %d changes", now-seq)
 	}
 
-	// Who had it hears nothing more after it was handed over.
+	// Who had it hears nothing more after it was handed over, not even on a
+	// message that waits.
+	q := moved.message()
+	q.Wait = true
+	lost := make(chan int, 1)
+	go func() {
+		status, _, _ := moved.post(t.Context(), q)
+		lost <- status
+	}()
 	two.want(403, "agent-c1", http.MethodPatch, "/api/v1/clusters/c1", `{"installation": "away"}`, nil)
 	two.want(403, "alice", http.MethodPatch, "/api/v1/clusters/c1", `{"installation": "away"}`, nil)
 	two.want(404, "root", http.MethodPatch, "/api/v1/clusters/c9", `{"installation": "away"}`, nil)
 	two.want(400, "root", http.MethodPatch, "/api/v1/clusters/c1", `{}`, nil)
 	two.want(400, "root", http.MethodPatch, "/api/v1/clusters/c1", `{"installation": "a b"}`, nil)
-	var o struct {
-		Status struct{ Installation string }
-	}
 	two.want(200, "root", http.MethodPatch, "/api/v1/clusters/c1", `{"installation": "away"}`, nil)
-	two.want(200, "root", http.MethodGet, "/api/v1/clusters/c1", "", &o)
-	if o.Status.Installation != "away" {
-		t.Errorf("the cluster belongs to %+v", o)
+	if _, status := one.cluster("c1"); status.Installation != "away" {
+		t.Errorf("the cluster belongs to %+v", status)
 	}
-	if event, more := first.next(); more {
-		t.Errorf("the old one is told %+v", event)
+	if got := <-lost; got != 409 {
+		t.Errorf("the old one, which waits, is answered %d", got)
 	}
-	one.report(409, "agent-c1", "c1", map[string]any{"agent": "a1", "installation": "home", "number": 3})
-	one.listen("agent-c1", path+"?agent=a2&installation=away", "").desired()
+	if got := home.try(); got != 409 {
+		t.Errorf("the old one is answered %d", got)
+	}
+	one.agentAs(away).sync()
+}
+
+// agentAs is an agent that speaks to this replica.
+func (w *world) agentAs(d *dataPlane) *dataPlane {
+	moved := *d
+	moved.world = w
+	return &moved
 }
 
 // Outside agents tell no installation: they count as one.
@@ -103,6 +121,8 @@ func TestAnOutsideAgentsClusterIsNotRunByAnother(t *testing.T) {
 	w.want(200, "root", http.MethodGet, base+"dinosaurs", "", nil) // a look takes nothing
 	w.want(200, "agent-c1", http.MethodGet, base+"dinosaurs", "", nil)
 	two := w.replica()
-	two.want(409, "agent-c1", http.MethodGet, "/api/v1/clusters/c1/desired?agent=a1&installation=home", "", nil)
+	if got := two.agent("c1").try(); got != 409 {
+		t.Errorf("Drover's own agent is answered %d", got)
+	}
 	two.want(200, "agent-c1", http.MethodPut, base+"status", `{}`, nil)
 }

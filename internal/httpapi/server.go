@@ -71,6 +71,12 @@ type Config struct {
 	// Heartbeat is how often a quiet stream says that it is alive, and how
 	// often its token is looked at again; default 15s.
 	Heartbeat time.Duration
+	// Interval between two messages of an agent that has no news, and how long
+	// its message is held; default 10s, at most 15s: who is silent for 30s is away.
+	Interval time.Duration
+	// Admissions is how many agents that are new here are let in per second;
+	// default 400. The others are told when to come again.
+	Admissions int
 	// Ending, when it ends, ends the streams, which would go on for ever;
 	// other requests are answered. Default: it never does.
 	Ending   context.Context
@@ -170,6 +176,13 @@ func (c *Config) defaults() {
 	}
 	if c.SlowReader <= 0 {
 		c.SlowReader = 10 * time.Second
+	}
+	if c.Interval <= 0 {
+		c.Interval = 10 * time.Second
+	}
+	c.Interval = min(c.Interval, 15*time.Second)
+	if c.Admissions <= 0 {
+		c.Admissions = 400
 	}
 	if c.Ending == nil {
 		c.Ending = context.Background()

@@ -20,10 +20,11 @@ import (
 // and into the OpenAPI document, so that the two cannot differ.
 type own struct {
 	*server
-	api     huma.API
-	mux     *http.ServeMux
-	desired *desiredHub
-	present presence
+	api    huma.API
+	mux    *http.ServeMux
+	agents *hub   // what data planes must have
+	turns  *turns // of agents that are new here
+	keyset keyset // that signs what they are told
 }
 
 // routesV1 registers Drover's own API, the agents' protocol and the documents.
@@ -43,8 +44,8 @@ func (o *own) routes() {
 	o.routesChange()
 	o.routesOperator()
 	o.routesCluster()
-	o.routesInstall()
 	o.routesPlacement()
+	o.routesInstall()
 	o.routesAgent()
 }
 

@@ -79,6 +79,27 @@ func (s shaky) Changes(ctx context.Context, q ledger.ChangeQuery) ([]ledger.Chan
 	return s.Ledger.Changes(ctx, q)
 }
 
+// counted is a ledger that counts what is read of objects and of the head.
+type counted struct {
+	ledger.Ledger
+	reads *atomic.Int64
+}
+
+func (c counted) Get(ctx context.Context, ref ledger.Ref) (ledger.Object, error) {
+	c.reads.Add(1)
+	return c.Ledger.Get(ctx, ref)
+}
+
+func (c counted) List(ctx context.Context, q ledger.Query) ([]ledger.Object, error) {
+	c.reads.Add(1)
+	return c.Ledger.List(ctx, q)
+}
+
+func (c counted) Head(ctx context.Context) (ledger.Head, error) {
+	c.reads.Add(1)
+	return c.Ledger.Head(ctx)
+}
+
 // world is a whole API on a real ledger, without the loop: tests move
 // instances on themselves.
 type world struct {
@@ -86,6 +107,7 @@ type world struct {
 	ledger    *sqlledger.Ledger
 	gate      *gate
 	away      *atomic.Bool // the store answers no reads of the log
+	reads     *atomic.Int64
 	offerings *offering.Registry
 	instances *instance.Service
 	clusters  *cluster.Service
@@ -138,9 +160,12 @@ func newWorld(t *testing.T) *world {
 	}
 	shelf := offering.NewService(offering.Config{Store: l})
 	registry := shelf.Registry()
+	reads := &atomic.Int64{}
+	count := counted{l, reads}
 	w := &world{
-		T: t, ledger: l, gate: &gate{revoked: map[string]bool{}}, away: &atomic.Bool{}, offerings: registry,
-		instances: instance.NewService(instance.Config{Store: l, Offerings: registry}), clusters: cluster.NewService(l), policies: policy.NewService(policy.Config{Store: l}), log: &bytes.Buffer{}, written: make(chan struct{}, 1),
+		reads: reads,
+		T:     t, ledger: l, gate: &gate{revoked: map[string]bool{}}, away: &atomic.Bool{}, offerings: registry,
+		instances: instance.NewService(instance.Config{Store: count, Offerings: registry}), clusters: cluster.NewService(count), policies: policy.NewService(policy.Config{Store: l}), log: &bytes.Buffer{}, written: make(chan struct{}, 1),
 		idp: &idp{clients: map[string]sso.Client{}},
 	}
 	data, err := offerings.FS.ReadFile("dinosaur.yaml")
@@ -154,12 +179,13 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := shaky{l, w.away}
+	store := shaky{count, w.away}
 	feed := ledger.NewFeed(store)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = feed.Run(ctx) })
 	handler, err := httpapi.New(httpapi.Config{
+		Ending: ctx,
 		Ledger: store, Feed: feed, Offerings: registry, OfferingWriter: shelf, PolicyWriter: w.policies, Instances: w.instances, Clusters: w.clusters,
 		Users: access.NewUsers(l), Accounts: account.NewService(account.Config{Store: l, Provider: w.idp}),
 		SSO:        func() httpapi.SSO { return httpapi.SSO(w.idp.Endpoints()) },

@@ -220,16 +220,27 @@ func TestStreamsEndWithTheRightToThem(t *testing.T) {
 	w := newWorld(t)
 	w.register("c1")
 	watch := w.listen("alice", "/api/v1/watch", "")
-	agent := w.listen("agent-c1", "/api/v1/clusters/c1/desired", "")
 	other := w.listen("arthur", "/api/v1/watch", "")
-	agent.desired()
+	agent := w.agent("c1")
+	agent.sync()
+	q := agent.message()
+	q.Wait = true
+	held := make(chan int, 1)
+	go func() {
+		status, _, _ := agent.post(t.Context(), q)
+		held <- status
+	}()
+	w.awaitLog("path=/api/v1/clusters/c1/sync")
 	w.gate.revoke("alice")
 	w.gate.revoke("agent-c1")
-	for _, l := range []*listener{watch, agent} {
-		if e, ok := l.next(); ok {
-			t.Errorf("a stream went on without a right: %+v", e)
-		}
+	if e, ok := watch.next(); ok {
+		t.Errorf("a stream went on without a right: %+v", e)
 	}
+	w.place(w.create("arthur", "rita").ID, "c1")
+	if status := <-held; status != 401 {
+		t.Errorf("an agent is answered %d without a right", status)
+	}
+	other.next()
 	for range 3 { // it is quiet, but alive
 		<-other.beats
 	}

@@ -1,0 +1,174 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/fault"
+)
+
+// respond answers: at once if there is news or the agent does not wait, else when
+// something of its cluster changes or the interval ends. Nothing but the
+// request's own goroutine waits.
+func (x *exchange) respond(w http.ResponseWriter, r *http.Request) error {
+	ctx := r.Context()
+	see := x.look()
+	out, news, err := x.answer(ctx, see)
+	if err != nil {
+		return err
+	}
+	if x.req.Wait && !see.over && !see.lost {
+		x.streaming(w, r)
+		hold := time.NewTimer(x.Interval - x.Interval/10 + rand.N(x.Interval/5+1))
+		defer hold.Stop()
+		token, _ := bearer(r)
+		for !news || x.tooSoon() > 0 {
+			if done := x.rest(ctx, see.changed, news, hold.C); done {
+				break
+			}
+			if see = x.look(); see.over || see.lost {
+				break
+			}
+			if _, err := x.Authenticator.Authenticate(ctx, token); fault.Is(err, fault.Denied) {
+				return err // its right has ended while it waited
+			}
+			if out, news, err = x.answer(ctx, see); err != nil {
+				return err
+			}
+		}
+		// A client that does not take its answer is cut off.
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * x.Timeout))
+	}
+	if ctx.Err() != nil && x.Ending.Err() == nil { // the agent's process may have ended; nobody reads the answer
+		x.gone()
+		out, news = v1.Synced{}, false
+	}
+	if see.lost {
+		return x.belongs(ctx)
+	}
+	x.write(w, out, news)
+	return nil
+}
+
+// tooSoon is how long news have to wait for more of them.
+func (x *exchange) tooSoon() time.Duration {
+	h := x.agents
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return x.p.pace.next.Sub(x.Clock())
+}
+
+// rest waits for a change, or where there is news already until they may be
+// told. It reports whether the answer is due, whatever it is.
+func (x *exchange) rest(ctx context.Context, changed <-chan struct{}, news bool, end <-chan time.Time) (due bool) {
+	var soon <-chan time.Time
+	if news {
+		timer := time.NewTimer(x.tooSoon())
+		defer timer.Stop()
+		soon, changed = timer.C, nil
+	}
+	select {
+	case <-ctx.Done():
+		return true
+	case <-end:
+		return true
+	case <-soon:
+	case <-changed:
+	}
+	return false
+}
+
+// gone notes that the connection of an agent has ended while it waited, unless
+// it has spoken over another one since.
+func (x *exchange) gone() {
+	h := x.agents
+	h.mu.Lock()
+	over := x.p.agent != x.req.Agent || x.p.latest != x.req.Number
+	h.mu.Unlock()
+	if !over {
+		x.Clusters.Leave(x.id, x.req.Agent)
+	}
+}
+
+func (x *exchange) write(w http.ResponseWriter, out v1.Synced, news bool) {
+	data, err := json.Marshal(out)
+	if err != nil {
+		panic(err) // a defect
+	}
+	if news {
+		h, asked := x.agents, fingerprint(x.req)
+		h.mu.Lock()
+		x.p.pace.answered(x.Clock(), asked, len(data), x.Interval)
+		h.mu.Unlock()
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	writeRaw(w, http.StatusOK, append(data, '\n'))
+}
+
+// fingerprint tells messages apart by what they know and want.
+func fingerprint(q *v1.Sync) uint64 {
+	sum := uint64(len(q.Bodies))
+	for i := range q.Desired {
+		sum = sum*1099511628211 + q.Desired[i] ^ q.Observed[i]<<1
+	}
+	return sum
+}
+
+// renew gives the agent a new token where the old one's life is half over, and
+// the keys that it does not know.
+func (x *exchange) renew(r *http.Request) {
+	if x.Issuer == nil {
+		return
+	}
+	ctx := r.Context()
+	if text, digest := x.keyset.get(ctx, x.Issuer, x.Clock()); digest != x.req.Keys {
+		x.keys = text
+	}
+	who := access.From(ctx)
+	if who.Cluster != x.id || who.Issuer != x.Issuer.Name() {
+		return
+	}
+	token, _ := bearer(r)
+	from, until, ok := access.Life(token)
+	life := until.Sub(from)
+	if !ok || until.Sub(x.Clock()) >= life/2 {
+		return
+	}
+	fresh, _, err := x.Issuer.Issue(ctx, access.Claims{Cluster: x.id}, life)
+	if err != nil {
+		if x.grumble(x.p) {
+			x.Log.WarnContext(ctx, "cannot renew the token of an agent", "cluster", x.id, "error", err)
+		}
+		return
+	}
+	x.token = fresh
+}
+
+// keyset keeps the keys that sign items, for a moment.
+type keyset struct {
+	mu           sync.Mutex
+	text, digest string
+	at           time.Time
+}
+
+const keysetFor = time.Minute
+
+// get returns the key set and its digest. If it cannot be had, what was known
+// last counts.
+func (k *keyset) get(ctx context.Context, issuer *access.Issuer, now time.Time) (text, digest string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.text != "" && now.Sub(k.at) < keysetFor {
+		return k.text, k.digest
+	}
+	if data, err := issuer.JWKS(ctx); err == nil {
+		k.text, k.digest, k.at = string(data), v1.BodyDigest(data), now
+	}
+	return k.text, k.digest
+}

@@ -1,0 +1,139 @@
+package httpapi
+
+import (
+	"strings"
+	"time"
+
+	v1 "github.com/droverhq/drover/api/v1"
+)
+
+// plane is one cluster in the hub, whose lock guards it.
+type plane struct {
+	id           string
+	known        bool // the ledger has it
+	version      int64
+	client       string // account of its agent
+	installation string
+	strays       []string // as the ledger has them
+
+	told, seen v1.Tree
+	first      [v1.Buckets]*hubItem // the items of a bucket are a list
+	foreign    *v1.Tree             // what the agent observes beyond its items; nil: nothing
+	odd        map[int]*oddity      // buckets that were not agreed on at once
+	strange    map[int][]string     // strays by bucket
+
+	changed  chan struct{} // closed when its agent may have to be told something; nil: nobody waits
+	agent    string        // process that spoke last ...
+	latest   int64         // ... and the number of its message
+	pace     pace
+	grumbled time.Time // when its troubles were logged last
+}
+
+// hubItem is an instance or a step as a tree needs it.
+type hubItem struct {
+	id         string
+	digest     string
+	at         *plane
+	next, prev *hubItem
+	generation int64
+	token      int64
+	version    int64 // of the instance; 0 for a step
+	changed    int64 // sequence of the change that the agent was to hear of
+	leaf, seen uint64
+	proof      *proof // of the body as it was sent last
+	bucket     uint8
+	step       bool
+	gone       bool // it is to be removed
+}
+
+// plane returns a cluster's, which is made where there is none yet. The lock is held.
+func (h *hub) plane(id string) *plane {
+	p := h.planes[id]
+	if p == nil {
+		p = &plane{id: strings.Clone(id)}
+		h.planes[p.id] = p
+	}
+	return p
+}
+
+func (p *plane) step(id string) *hubItem {
+	for it := p.first[v1.BucketOf(id)]; it != nil; it = it.next {
+		if it.step && it.id == id {
+			return it
+		}
+	}
+	return nil
+}
+
+func (p *plane) announce() {
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
+}
+
+// signal is closed when the plane's agent may have to be told something.
+func (p *plane) signal() <-chan struct{} {
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
+	return p.changed
+}
+
+func (it *hubItem) join(p *plane) {
+	it.at, it.next = p, p.first[it.bucket]
+	if it.next != nil {
+		it.next.prev = it
+	}
+	p.first[it.bucket] = it
+}
+
+// leave takes an item out of its plane; it.next stays for who walks the list.
+func (it *hubItem) leave() {
+	p := it.at
+	p.told[it.bucket] -= it.leaf
+	p.seen[it.bucket] -= it.seen
+	if it.prev != nil {
+		it.prev.next = it.next
+	} else {
+		p.first[it.bucket] = it.next
+	}
+	if it.next != nil {
+		it.next.prev = it.prev
+	}
+	p.announce()
+}
+
+// become takes over what is wanted. A new token alone is not news.
+func (it *hubItem) become(w v1.Item, seq int64) {
+	it.token = w.Token
+	w.ID, w.Kind = it.id, it.kind()
+	leaf := w.Leaf()
+	if leaf == it.leaf {
+		return
+	}
+	it.at.told[it.bucket] += leaf - it.leaf
+	it.leaf, it.generation, it.gone, it.changed, it.proof = leaf, w.Generation, w.Delete, seq, nil
+	if it.digest != w.Digest {
+		it.digest = strings.Clone(w.Digest)
+	}
+	it.at.announce()
+}
+
+func (it *hubItem) observe(leaf uint64) {
+	it.at.seen[it.bucket] += leaf - it.seen
+	it.seen = leaf
+}
+
+const stepKind = "step"
+
+func (it *hubItem) kind() string {
+	if it.step {
+		return stepKind
+	}
+	return ""
+}
+
+func (it *hubItem) item() v1.Item {
+	return v1.Item{ID: it.id, Kind: it.kind(), Generation: it.generation, Token: it.token, Digest: it.digest, Delete: it.gone}
+}
