@@ -68,7 +68,7 @@ subjects:
 apiVersion: v1
 kind: Secret
 metadata:
-  name: drover-agent-join
+  name: drover-join
   namespace: drover-system
   labels:
     app.kubernetes.io/name: drover-agent
@@ -114,6 +114,7 @@ spec:
           args:
             - agent
             - --runtime=kubernetes
+            - --runtime-options=lease=drover-agent,namespace=drover-system
             - {{json (print "--server=" .Server)}}
             - {{json (print "--cluster=" .Cluster)}}
             - --token-file=/var/run/drover/token
@@ -169,7 +170,7 @@ spec:
       volumes:
         - name: token
           secret:
-            secretName: drover-agent-join
+            secretName: drover-join
         - name: data
           emptyDir: {}
         - name: tmp

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	authv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -296,6 +297,20 @@ func (c *Cluster) KubeconfigOf(t testing.TB, user string, groups ...string) []by
 		t.Fatal(err)
 	}
 	data, err := write(c.URL, c.ca.pem, &clientapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// KubeconfigOfAccount is that of a service account, with a token as its pods have.
+func (c *Cluster) KubeconfigOfAccount(t testing.TB, namespace, name string) []byte {
+	t.Helper()
+	request, err := c.Client(t).CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("cannot have a token made: %v", err)
+	}
+	data, err := write(c.URL, c.admin.CAData, &clientapi.AuthInfo{Token: request.Status.Token})
 	if err != nil {
 		t.Fatal(err)
 	}
