@@ -51,6 +51,7 @@ type loop struct {
 	stuck    int  // answers in a row that came early and changed nothing
 	view     *view
 	facts    runtime.Facts
+	trouble  string  // of the data plane, as it was told last
 	last     v1.Sync // what the newest message said, but for items
 
 	next *time.Timer // the next held message
@@ -109,19 +110,22 @@ func (l *loop) tellNews(ctx context.Context) {
 
 // compose makes a message of what is so now.
 func (l *loop) compose(ctx context.Context, held bool) *flight {
-	trouble := ""
-	if facts, err := l.cfg.Runtime.Facts(ctx); err != nil {
+	facts, failure := l.cfg.Runtime.Facts(ctx)
+	trouble := facts.Unready
+	if failure != nil {
 		trouble = "the data plane cannot be asked what it holds"
-		l.cfg.Logger.Warn(trouble, "cluster", l.cfg.Cluster, "error", err)
 	} else {
-		l.facts, trouble = facts, facts.Unready
+		l.facts = facts
 	}
 	if v, err := l.look(ctx, l.view); err != nil {
-		trouble = "the data plane cannot be observed"
-		l.cfg.Logger.Warn(trouble, "cluster", l.cfg.Cluster, "error", err)
+		trouble, failure = "the data plane cannot be observed", err
 	} else {
 		l.view = v
 	}
+	if trouble != l.trouble && trouble != "" && ctx.Err() == nil {
+		l.cfg.Logger.Warn("the data plane is not ready", "cluster", l.cfg.Cluster, "why", trouble, "error", failure)
+	}
+	l.trouble = trouble
 	f := &flight{view: l.view, held: held, sent: time.Now()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
