@@ -117,11 +117,17 @@ const maxProfiles = 1000
 // Scalers returns the wakes of the profiles that may make clusters, for whoever
 // found no room.
 func (s *Service) Scalers(ctx context.Context) ([]ledger.Wake, error) {
+	found, err := s.Profiles(ctx)
+	return scalers(found), err
+}
+
+// Profiles lists the profiles that there are.
+func (s *Service) Profiles(ctx context.Context) ([]ledger.Object, error) {
 	found, err := s.store.List(ctx, ledger.Query{Kind: KindProfile.Name, Limit: maxProfiles})
-	if fault.Is(err, fault.Invalid) { // a ledger without profiles
+	if fault.Is(err, fault.Invalid) { // a ledger that knows of none
 		return nil, nil
 	}
-	return scalers(found), err
+	return found, err
 }
 
 // scaling is one run over the places of a profile.

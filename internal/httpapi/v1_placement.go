@@ -12,7 +12,6 @@ import (
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
-	"github.com/droverhq/drover/internal/ledger"
 )
 
 func (o *own) routesPlacement() {
@@ -161,7 +160,7 @@ func (o *own) capacity(ctx context.Context, _ *struct{}) (*body[v1.Capacities], 
 			Max: c.Max, Used: c.Used, Free: c.Free, Largest: c.Largest, Slack: c.Slack, Clusters: c.Clusters,
 		})
 	}
-	profiles, err := o.Ledger.List(ctx, ledger.Query{Kind: cluster.KindProfile.Name, Limit: 1000})
+	profiles, err := o.Clusters.Profiles(ctx)
 	if err != nil {
 		return nil, err
 	}
