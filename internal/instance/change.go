@@ -267,6 +267,9 @@ func (e *editing) set(parameters map[string]any) error {
 func (e *editing) suspend(on bool) error {
 	in := e.in
 	if on == in.Spec.Suspended {
+		// Where the clock was first, it is the operator's wish from now on: the
+		// clock does not lift it when the end is far again.
+		in.Status.Resting = in.Status.Resting && !(on && e.who.Admin)
 		return nil
 	}
 	if on && in.Phase != Ready || !on && in.Phase != Suspended {

@@ -100,6 +100,48 @@ func TestOperatorsSuspensionLasts(t *testing.T) {
 	}
 }
 
+// One that rests already when an operator suspends it stays the operator's; a
+// tenant who says the same changes nothing.
+func TestOperatorsSuspensionOfWhatRestsLasts(t *testing.T) {
+	for _, tc := range []struct {
+		reason string
+		who    access.Principal
+		phase  string
+	}{
+		{"an operator's wish", access.Principal{User: "op", Admin: true}, instance.Suspended},
+		{"the owner has no say in it", access.From(alice), instance.Ready},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			w, out, _ := newStage(t)
+			w.order("band", taste)
+			w.rounds()
+			ended := out.grants["stage/taste"]
+			ended.Expires = w.clock
+			out.grants["stage/taste"] = ended
+			w.pass(13 * time.Minute)
+			if in := w.one(); in.Phase != instance.Suspended || !in.Status.Resting {
+				t.Fatalf("%s, by the clock: %v", in.Phase, in.Status.Resting)
+			}
+			on, off := true, false
+			_, err := w.service.Update(access.With(alice, tc.who), "band", w.one().ID, instance.Update{Suspended: &on})
+			w.must(err)
+			out.grants["stage/taste"] = entitlement.Grant{Units: 10, Holder: "org/acme"}
+			w.pass(13 * time.Minute)
+			if in := w.one(); in.Phase != tc.phase || !in.Status.Expires.IsZero() {
+				t.Errorf("%s until %s, want %s", in.Phase, in.Status.Expires, tc.phase)
+			}
+			if tc.phase == instance.Suspended {
+				_, err = w.service.Update(access.With(alice, tc.who), "band", w.one().ID, instance.Update{Suspended: &off})
+				w.must(err)
+				w.rounds()
+				if in := w.one(); in.Phase != instance.Ready {
+					t.Errorf("resumed: %s", in.Phase)
+				}
+			}
+		})
+	}
+}
+
 // A trial ends on time, and nobody outside is asked for it to begin to end.
 func TestTrialsEnd(t *testing.T) {
 	w, out, off := newStage(t)
