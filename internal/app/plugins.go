@@ -57,6 +57,7 @@ var quotaSources = map[string]func(*Server, options) (entitlement.Source, error)
 
 // runtimes are what an agent applies to.
 var runtimes = map[string]func(AgentSettings, *slog.Logger) (*dataPlane, error){
-	"process":   processPlane,
-	"simulated": simulatedPlane,
+	"kubernetes": kubernetesPlane,
+	"process":    processPlane,
+	"simulated":  simulatedPlane,
 }

@@ -1,0 +1,42 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/runtime/kubernetes"
+)
+
+// kubernetesPlane applies instances to the cluster that the agent runs in, or
+// to the one of a kubeconfig. The agent's own state is kept there too, so that
+// each of its replicas can take over.
+func kubernetesPlane(c AgentSettings, log *slog.Logger) (*dataPlane, error) {
+	cfg, err := kubernetes.Options(c.RuntimeOptions, kubernetes.Config{Capacity: c.Capacity, Lease: "drover-agent", Logger: log})
+	if err != nil {
+		return nil, err
+	}
+	rt, err := kubernetes.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	around := func(ctx context.Context, work func(context.Context) error) error {
+		for {
+			err := rt.Lead(ctx, work)
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case !fault.Is(err, fault.Unavailable) && fault.Reason(err) != "fenced":
+				return err
+			}
+			log.Warn("the agent stops working on the cluster until it is its turn again", "error", err)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(time.Second):
+			}
+		}
+	}
+	return &dataPlane{runtime: rt, store: rt.Store(), around: around, close: func() error { rt.Close(); return nil }}, nil
+}
