@@ -160,18 +160,21 @@ type notary struct {
 	mu      sync.Mutex
 	revoked map[string]int
 	err     error
+	only    string // the host that fails; empty: all
 }
 
-func (n *notary) fail(err error) {
+func (n *notary) fail(err error) { n.failFor("", err) }
+
+func (n *notary) failFor(host string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.err = err
+	n.err, n.only = err, host
 }
 
 func (n *notary) For(_ context.Context, host string) (certificate.Certificate, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.err != nil {
+	if n.err != nil && (n.only == "" || n.only == host) {
 		return certificate.Certificate{}, n.err
 	}
 	return certificate.Certificate{Cert: "cert-of-" + host, Key: tlsKey + host}, nil

@@ -181,7 +181,8 @@ func agentKind(spec offering.Spec) string {
 
 // outsideDesired lists the full desired state with its secrets, and what keeps
 // room warm. Outside agents remove what is not listed, so a document that cannot
-// be made fails the call as a whole.
+// be made fails the call as a whole. One that only lacks its certificate is listed
+// without it: the others on the cluster are not to wait for it.
 func (s *server) outsideDesired(w http.ResponseWriter, r *http.Request, off *offering.Offering, object ledger.Object) error {
 	given, err := s.given(r, off, object.ID)
 	if err != nil {
@@ -194,6 +195,10 @@ func (s *server) outsideDesired(w http.ResponseWriter, r *http.Request, off *off
 		item := given[id]
 		generations[id] = item.Generation
 		body, err := s.Instances.Reveal(r.Context(), item.object, item.Body)
+		if body != nil && fault.Reason(err) == "certificate" {
+			s.Log.WarnContext(r.Context(), "an instance is listed without its certificate", "instance", id, "err", err)
+			err = nil
+		}
 		if err != nil {
 			return fault.New(fault.Unavailable, "cannot make the document of instance %s: %w", id, err)
 		}

@@ -108,17 +108,22 @@ func (r *run) reach(ctx context.Context, a Action) error {
 		}
 		return troubled(identityProvider, err)
 	case Certify:
-		for _, route := range r.in.Status.Routes {
-			if _, err := r.Certificates.For(ctx, route.Host); err != nil {
-				return trouble{certificates, err}
-			}
-		}
+		return r.certify(ctx)
 	case Publish:
 		return r.publish(ctx)
 	case Look:
 		return r.look(ctx)
 	case Withdraw:
 		return r.withdraw(ctx)
+	}
+	return nil
+}
+
+func (r *run) certify(ctx context.Context) error {
+	for _, route := range r.in.Status.Routes {
+		if _, err := r.Certificates.For(ctx, route.Host); err != nil {
+			return trouble{certificates, err}
+		}
 	}
 	return nil
 }
@@ -281,7 +286,8 @@ func (r *run) publish(ctx context.Context) error {
 	return nil
 }
 
-// look sees after the account and the records, each whatever became of the other.
+// look sees after the account, the records and the certificate, each whatever
+// became of the others.
 func (r *run) look(ctx context.Context) error {
 	in := &r.in
 	if r.facts.Identity && in.Status.Client == "" { // the offering has it since
@@ -296,6 +302,11 @@ func (r *run) look(ctx context.Context) error {
 	}
 	if r.facts.Names && in.Status.Named {
 		if err := r.publish(ctx); first == nil {
+			first = err
+		}
+	}
+	if r.facts.Certificate && in.Status.Certified {
+		if err := r.certify(ctx); first == nil {
 			first = err
 		}
 	}

@@ -149,6 +149,29 @@ func TestAnIdleFleetWritesNothing(t *testing.T) {
 	}
 }
 
+// A certificate that goes bad while the instance runs leaves it running, and it
+// says so until the certificate is mended.
+func TestACertificateThatGoesBad(t *testing.T) {
+	w, out, _ := newStage(t)
+	w.order("band", instance.Create{Name: "queen"})
+	w.rounds()
+	out.down["certificate"] = fault.New(fault.Unavailable, "it cannot be used")
+	w.pass(20 * time.Minute)
+	in := w.one()
+	if in.Phase != instance.Ready || in.Status.Message != "waiting for the source of certificates: no answer in time" {
+		t.Errorf("%s: %q", in.Phase, in.Status.Message)
+	}
+	body, err := w.service.Reveal(context.Background(), in.Object, in.Status.Desired)
+	if fault.Reason(err) != "certificate" || !strings.Contains(string(body), out.clients[in.Status.Client].Secret) || strings.Contains(string(body), "cert of") {
+		t.Errorf("its document comes with %v", err)
+	}
+	delete(out.down, "certificate")
+	w.pass(20 * time.Minute)
+	if in = w.one(); in.Phase != instance.Ready || in.Status.Message != "" {
+		t.Errorf("after it was mended: %s, %q", in.Phase, in.Status.Message)
+	}
+}
+
 // Whoever is down is named, in a text that does not change; the others go on.
 func TestTroubleOutside(t *testing.T) {
 	refusal := fault.New(fault.Invalid, "no such realm")

@@ -46,13 +46,16 @@ const (
 )
 
 // Reveal puts the secrets into a document that an agent asked for. What it
-// returns is for that agent alone and is never stored.
+// returns is for that agent alone and is never stored. Where nothing but the
+// certificate cannot be had, the document comes without it beside a fault with
+// the reason "certificate": whether that is better than none is the caller's to say.
 func (s *Service) Reveal(ctx context.Context, o ledger.Object, body json.RawMessage) (json.RawMessage, error) {
 	in, off, err := s.decoded(o)
 	if err != nil {
 		return nil, err
 	}
-	return offering.FillSecrets(body, func(name string) (string, error) {
+	var lacks error
+	filled, err := offering.FillSecrets(body, func(name string) (string, error) {
 		switch {
 		case name == secretCert || name == secretKey:
 			if s.Certificates == nil || in.host() == "" {
@@ -60,7 +63,8 @@ func (s *Service) Reveal(ctx context.Context, o ledger.Object, body json.RawMess
 			}
 			c, err := s.Certificates.For(ctx, in.host())
 			if err != nil {
-				return "", err
+				lacks = fault.New(fault.Of(err), "its certificate: %w", err).Because("certificate")
+				return "", nil
 			}
 			if name == secretCert {
 				return c.Cert, nil
@@ -74,6 +78,10 @@ func (s *Service) Reveal(ctx context.Context, o ledger.Object, body json.RawMess
 		}
 		return "", fault.New(fault.Internal, "there is no secret %q", name)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return filled, lacks
 }
 
 // Revoke ends the certificates of an instance for a reason of RFC 5280.
