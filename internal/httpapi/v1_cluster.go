@@ -48,7 +48,10 @@ func (o *own) routesCluster() {
 		DefaultStatus: http.StatusCreated, MaxBodyBytes: -1,
 		Description: "With a profile the cluster is made, and with a kubeconfig it is made fit from here: both answer 202 with an operation, and refuse a name that is taken. " +
 			"Without, only its agent reaches it, and an existing cluster is left as it is. Have a token signed for its agent with POST /api/v1/tokens.",
-		Responses: map[string]*huma.Response{"202": {Description: "Accepted", Content: o.content("application/json", v1.Object{})}},
+		Responses: map[string]*huma.Response{ // with two of its own, the one for errors does not come by itself
+			"202":     {Description: "Accepted", Content: o.content("application/json", v1.Object{})},
+			"default": {Description: "Error", Content: o.content("application/json", v1.Error{})},
+		},
 	}, o.registerCluster)
 	huma.Register(o.api, huma.Operation{
 		OperationID: "update-cluster", Method: http.MethodPatch, Path: "/api/v1/clusters/{id}", Tags: tags,
