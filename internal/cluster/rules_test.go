@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -162,6 +163,39 @@ func TestRulesAreOfTheKindsAlone(t *testing.T) {
 		for _, k := range kinds {
 			if got := grants(a, "", strings.ToLower(k)+"s", "", "delete"); got != slices.Contains(list, k) {
 				t.Fatalf("%s: %v", k, got)
+			}
+		}
+	})
+}
+
+// FuzzRules: whatever a document is, it is refused or gives rules, and an
+// expression never becomes a right.
+func FuzzRules(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"manifests":[{"apiVersion":"v1","kind":"Secret"}]}`, `{"apiVersion":"a/b/c","kind":"y"}`, `{"manifests":null}`, `{"manifests":[null]}`,
+		`{"manifests":[{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","rules":[{"verbs":["${x}"]}]}]}`,
+		`{"manifests":[{"apiVersion":"x/v1","kind":"CustomResourceDefinition","spec":{"group":"${x}","names":{"kind":"A","plural":"${y}"}}}]}`,
+		`{"manifests":[{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","roleRef":{"kind":"s","name":"a/b"}}]}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var m map[string]any
+		if json.Unmarshal(data, &m) != nil {
+			return
+		}
+		rules, err := cluster.Rules([]cluster.Applied{{Of: "x", Document: m}})
+		if err != nil {
+			if !fault.Is(err, fault.Invalid) {
+				t.Fatalf("%v", err)
+			}
+			return
+		}
+		for _, r := range rules {
+			for _, text := range slices.Concat(r.Groups, r.Resources, r.Names, r.URLs, r.Verbs) {
+				if strings.Contains(text, "${") {
+					t.Fatalf("%q became a right: %+v", text, r)
+				}
 			}
 		}
 	})
