@@ -3,8 +3,10 @@ package kubernetes
 import (
 	"crypto/rand"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -90,24 +92,41 @@ func (c Config) defaults() Config {
 	return c
 }
 
-// Options reads what an operator wrote for this runtime, such as
-// "unit=cpu=500m,memory=1Gi;capacity=40": pairs with semicolons between.
-func Options(text string, cfg Config) (Config, error) {
-	for pair := range strings.SplitSeq(text, ";") {
-		if pair = strings.TrimSpace(pair); pair == "" {
-			continue
-		}
+// Options reads what an operator wrote for this runtime, pairs such as
+// "capacity=40". A list was cut at its commas before it came here: "memory=1Gi"
+// after "unit=cpu=500m" belongs to the unit.
+func Options(pairs []string, cfg Config) (Config, error) {
+	var last corev1.ResourceList // that what follows may belong to
+	for _, pair := range pairs {
 		name, value, ok := strings.Cut(pair, "=")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		if !ok || value == "" {
-			return cfg, fault.New(fault.Invalid, "runtime options are name=value with semicolons between, and %q is not", pair)
+		if !ok || name == "" || value == "" {
+			return cfg, fault.New(fault.Invalid, "runtime options are name=value, and %q is not", pair)
+		}
+		if last != nil && !slices.Contains(optionNames, name) {
+			more, err := resources("unit or reserve", pair)
+			if err != nil {
+				return cfg, err
+			}
+			maps.Copy(last, more)
+			continue
 		}
 		if err := cfg.option(name, value); err != nil {
 			return cfg, err
 		}
+		switch name {
+		case "unit":
+			last = cfg.Unit
+		case "reserve":
+			last = cfg.Reserve
+		default:
+			last = nil
+		}
 	}
 	return cfg, nil
 }
+
+var optionNames = []string{"kubeconfig", "namespace", "home", "unit", "reserve", "capacity", "routes", "gateway", "ingress-class", "address", "lease", "resync", "workers"}
 
 func (c *Config) option(name, value string) (err error) {
 	switch name {
@@ -142,7 +161,9 @@ func (c *Config) option(name, value string) (err error) {
 	case "address":
 		c.Address = value
 	case "lease":
-		c.Lease = value
+		if c.Lease = value; value == "none" {
+			c.Lease = ""
+		}
 	case "resync":
 		if c.Resync, err = time.ParseDuration(value); err != nil || c.Resync <= 0 {
 			return fault.New(fault.Invalid, "the option resync is a time such as 10m, and %q is not", value)
@@ -152,7 +173,7 @@ func (c *Config) option(name, value string) (err error) {
 			return fault.New(fault.Invalid, "the option workers is a number, and %q is not", value)
 		}
 	default:
-		return fault.New(fault.Invalid, "the kubernetes runtime has no option %q: it has kubeconfig, namespace, home, unit, reserve, capacity, routes, gateway, ingress-class, address, lease, resync, workers", name)
+		return fault.New(fault.Invalid, "the kubernetes runtime has no option %q: it has %s", name, strings.Join(optionNames, ", "))
 	}
 	return err
 }

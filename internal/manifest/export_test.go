@@ -1,0 +1,35 @@
+package manifest
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Prepare is prepare, for kinds of which only Namespace, ClusterRole and
+// CustomResourceDefinition are in no namespace.
+func Prepare(set Set) ([]*unstructured.Unstructured, error) {
+	return prepare(set, func(gvk schema.GroupVersionKind) (bool, error) {
+		return gvk.Kind != "Namespace" && gvk.Kind != "ClusterRole" && gvk.Kind != "CustomResourceDefinition", nil
+	})
+}
+
+// Candidates is candidates.
+func Candidates(p Pruning) ([]ID, []string, error) { return p.candidates() }
+
+// Valueless is valueless.
+func Valueless(s string) string { return valueless(s) }
+
+// Assess is assess.
+func Assess(id ID, o map[string]any) Object {
+	if o == nil {
+		return assess(id, nil)
+	}
+	return assess(id, &unstructured.Unstructured{Object: o})
+}
+
+// Judge is judge.
+func Judge(ctx context.Context, objects []Object, ready string) (Health, error) {
+	return judge(ctx, objects, ready)
+}
