@@ -34,7 +34,8 @@ type server struct {
 	interval int64
 	signer   jose.Signer
 	keys     string
-	spoil    func(*v1.Synced) // makes a bad answer of a good one
+	proofs   map[string]string // of what was signed with the present key
+	spoil    func(*v1.Synced)  // makes a bad answer of a good one
 	wake     chan struct{}
 	refuse   error // answers nothing else
 	refused  int   // messages
@@ -63,7 +64,7 @@ func (s *server) rotate(id string) {
 		panic(err)
 	}
 	text, _ := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{private.Public()}})
-	s.keys = string(text)
+	s.keys, s.proofs = string(text), map[string]string{}
 }
 
 func (s *server) sign(it v1.Item) v1.Item {
@@ -71,13 +72,18 @@ func (s *server) sign(it v1.Item) v1.Item {
 	if len(it.Body) > 0 {
 		sent = v1.BodyDigest(it.Body)
 	}
-	signed, err := s.signer.Sign(it.SignedBytes(s.ledger, s.epoch, cluster, sent))
+	content := it.SignedBytes(s.ledger, s.epoch, cluster, sent)
+	if it.Proof = s.proofs[string(content)]; it.Proof != "" {
+		return it
+	}
+	signed, err := s.signer.Sign(content)
 	if err != nil {
 		panic(err)
 	}
 	if it.Proof, err = signed.DetachedCompactSerialize(); err != nil {
 		panic(err)
 	}
+	s.proofs[string(content)] = it.Proof
 	return it
 }
 
