@@ -1,5 +1,7 @@
 package httpapi
 
+import "time"
+
 // What the tests of this package look at from outside.
 var (
 	ParseSearch = parseSearch
@@ -19,4 +21,9 @@ func Codes() map[int]int {
 		m[c.id] = c.status
 	}
 	return m
+}
+
+// NewTurns returns what admits agents.
+func NewTurns(perSecond int) func(id string, now time.Time) time.Duration {
+	return newTurns(perSecond).take
 }

@@ -236,17 +236,15 @@ func TestStreamsEndWithTheRightToThem(t *testing.T) {
 	if e, ok := watch.next(); ok {
 		t.Errorf("a stream went on without a right: %+v", e)
 	}
-	w.place(w.create("arthur", "rita").ID, "c1")
-	if status := <-held; status != 401 {
-		t.Errorf("an agent is answered %d without a right", status)
-	}
-	other.next()
 	for range 3 { // it is quiet, but alive
 		<-other.beats
 	}
-	w.create("arthur", "rex")
+	w.place(w.create("arthur", "rex").ID, "c1")
 	if _, ok := other.next(); !ok {
 		t.Error("another stream ended too")
+	}
+	if status := <-held; status != 401 {
+		t.Errorf("an agent is answered %d without a right", status)
 	}
 }
 
