@@ -40,7 +40,8 @@ var (
 var fixed = []resource{
 	{v1.Resource{Name: "instances", Singular: "instance", Kind: "instance", Verbs: readVerbs}, instance.Kind},
 	{v1.Resource{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: applyVerbs}, offering.Kind},
-	{v1.Resource{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: []string{"create", "get", "list", "history", "update", "watch"}}, cluster.Kind},
+	{v1.Resource{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: []string{"create", "delete", "drain", "get", "history", "list", "undrain", "update", "watch"}}, cluster.Kind},
+	{v1.Resource{Name: "profiles", Singular: "profile", Kind: cluster.KindProfile.Name, Verbs: applyVerbs}, cluster.KindProfile},
 	{v1.Resource{Name: "operations", Singular: "operation", Kind: "operation", Verbs: readVerbs}, operation.Kind},
 	{v1.Resource{Name: "audits", Singular: "audit", Kind: "audit", Verbs: readVerbs}, operation.AuditKind},
 	{v1.Resource{Name: "quotas", Singular: "quota", Kind: "quota", Verbs: applyVerbs}, policy.KindQuota},
@@ -107,7 +108,7 @@ func visible(who access.Principal, o *ledger.Object) bool {
 		return who.Admin || who.User != "" || who.Cluster != ""
 	case policy.KindAcceptance.Name:
 		return who.Admin || who.User != "" && who.User == o.Owner && who.Org == o.Org
-	case cluster.Kind.Name, operation.AuditKind.Name, access.KindUser.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name,
+	case cluster.Kind.Name, cluster.KindProfile.Name, operation.AuditKind.Name, access.KindUser.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name,
 		breaker.KindApproval.Name:
 		return who.Admin
 	}
@@ -135,7 +136,7 @@ func (r resource) scope(who access.Principal) (map[string]any, error) {
 		if !who.Admin {
 			scope["org"], scope["owner"] = who.Org, who.User
 		}
-	case cluster.Kind.Name, operation.AuditKind.Name, access.KindUser.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name,
+	case cluster.Kind.Name, cluster.KindProfile.Name, operation.AuditKind.Name, access.KindUser.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name,
 		breaker.KindApproval.Name:
 		if !who.Admin {
 			return nil, fault.New(fault.Denied, "only an operator may see %s", r.Name)
@@ -209,6 +210,7 @@ func (o *own) routesResource() {
 		Summary: "Every change of an object: when, who, why, and its whole state then",
 	}, o.history)
 	o.routesPolicy()
+	o.routesProfile()
 	o.routesUser()
 	o.routesServiceAccount()
 	o.routesApproval()
