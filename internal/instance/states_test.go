@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/instance"
 )
 
@@ -46,6 +47,21 @@ A deletion is soft: the last phase is ` + "`deleting`" + `, and ` + "`deleted_at
 	}
 	sb.WriteString("    deleting --> [*]: worker\n```\n\n| from | to | who | when |\n|---|---|---|---|\n")
 	for _, tr := range instance.Transitions {
+		fmt.Fprintf(&sb, "| %s | %s | %s | %s |\n", tr.From, tr.To, tr.Who, tr.When)
+	}
+	sb.WriteString(`
+# States of a cluster
+
+Drawn from the table of transitions in ` + "`internal/cluster/cluster.go`" + `; the same test keeps the two alike.
+A cluster that is there already, and that only its agent reaches, begins in ` + "`cluster_provisioned`" + `, or in
+` + "`waiting_for_fleetshard_operator`" + ` where no steps are to be applied. [clusters.md](clusters.md) tells the rest.
+
+` + "```mermaid\nstateDiagram-v2\n    [*] --> cluster_accepted: user\n    [*] --> cluster_provisioned: user\n    [*] --> waiting_for_fleetshard_operator: user\n")
+	for _, tr := range cluster.Transitions {
+		fmt.Fprintf(&sb, "    %s --> %s: %s\n", tr.From, tr.To, tr.Who)
+	}
+	sb.WriteString("    cleanup --> [*]: worker\n```\n\n| from | to | who | when |\n|---|---|---|---|\n")
+	for _, tr := range cluster.Transitions {
 		fmt.Fprintf(&sb, "| %s | %s | %s | %s |\n", tr.From, tr.To, tr.Who, tr.When)
 	}
 	return sb.String()
