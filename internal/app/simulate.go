@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,6 +80,11 @@ func simulateFleet(ctx context.Context, c AgentConfig) error {
 	orText(&c.Provider, "local")
 	orText(&c.Region, "local")
 	h := &herd{c: c, out: c.Out, web: patient(2 * c.Clusters)}
+	// Thousands of agents are mostly connections: small buffers, and none kept
+	// beside the one that waits.
+	wires := h.web.Transport.(*http.Transport)
+	wires.ReadBufferSize, wires.WriteBufferSize, wires.IdleConnTimeout = 1<<10, 1<<10, 15*time.Second
+	debug.SetGCPercent(50)
 	if h.out == nil {
 		h.out = io.Discard
 	}
