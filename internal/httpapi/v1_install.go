@@ -15,7 +15,6 @@ import (
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
-	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 )
 
@@ -176,7 +175,10 @@ func (o *own) applied(ctx context.Context, spec cluster.Spec) ([]cluster.Applied
 		}
 	}
 	if spec.Profile != "" {
-		found, err := o.Ledger.Get(ctx, ledger.Ref{Kind: cluster.KindProfile.Name, ID: spec.Profile})
+		found, err := o.Clusters.GetProfile(ctx, spec.Profile)
+		if fault.Is(err, fault.NotFound) { // removed, which removes no cluster: it has no steps any more
+			found.Spec, err = json.RawMessage("{}"), nil
+		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the cluster's profile %q: %w", spec.Profile, err)
 		}
