@@ -142,10 +142,14 @@ func (s *Service) write(ctx context.Context, o ledger.Object, status Status, n n
 	}
 	version := o.Version
 	o.Status = body
-	r, err := s.store.Commit(ctx, ledger.Set{
+	set := ledger.Set{
 		Actor: cmp.Or(n.actor, access.From(ctx).Actor(), "agent:"+o.ID), Cause: ledger.CauseOf(ctx),
 		Puts: []ledger.Put{{Object: o, Expect: version, Op: n.op}},
-	})
+	}
+	if o.Phase == Ready && status.Operation != "" {
+		set.Wakes = []ledger.Wake{{Ref: o.Ref, Org: o.Org}} // its making has succeeded
+	}
+	r, err := s.store.Commit(ctx, set)
 	if err != nil {
 		return o, err
 	}
