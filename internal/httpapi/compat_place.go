@@ -187,7 +187,7 @@ func (k *rooms) look(ctx context.Context, s *server, off *offering.Offering, pro
 
 // free asks the clusters of the region and the region's own limits.
 func (s *server) free(ctx context.Context, off *offering.Offering, provider string, rg offering.Region) (map[string]int64, error) {
-	candidates, err := s.Clusters.Candidates(ctx, cluster.Wanted{Provider: provider, Region: rg.Name, Offering: off.Metadata.Name, AnyZones: true})
+	candidates, err := s.Clusters.Candidates(ctx, cluster.Wanted{Provider: provider, Region: rg.Name, Offering: off.Metadata.Name, AnyZones: true, Rules: off.Spec.Placement})
 	if err != nil {
 		return nil, err
 	}
