@@ -200,10 +200,10 @@ func TestReportsThatHarmNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := s.Cluster(t, "other")
-	url := s.URL() + "/api/v1/clusters/edge/observed"
+	url := s.URL() + "/api/v1/clusters/edge/sync"
 	now := head(t, c)
-	report := func(change func(*v1.Report)) string {
-		r := v1.Report{Epoch: now.Epoch, Seq: 1, Agent: "stranger", Number: 1, Ready: true, Capacity: 10,
+	report := func(change func(*v1.Sync)) string {
+		r := v1.Sync{Protocol: v1.Protocol, Epoch: now.Epoch, Seq: 1, Agent: "stranger", Number: 1, Ready: true, Capacity: 10,
 			Items: []v1.ObservedItem{{ID: rex.ID, Generation: rex.Generation, State: "error", Message: "made up"}}}
 		change(&r)
 		data, err := json.Marshal(r)
@@ -212,7 +212,7 @@ func TestReportsThatHarmNothing(t *testing.T) {
 		}
 		return string(data)
 	}
-	plain := report(func(*v1.Report) {})
+	plain := report(func(*v1.Sync) {})
 	cases := map[string]struct {
 		reason, token, url, body string
 		status                   int
@@ -220,27 +220,24 @@ func TestReportsThatHarmNothing(t *testing.T) {
 		"none":         {"A report needs a token.", "", url, plain, 401},
 		"other":        {"To another cluster's agent this one does not exist.", other, url, plain, 404},
 		"user":         {"Nor to a user.", token(t, s, "--user", "eve", "--org", "evil", "--org-admin"), url, plain, 404},
-		"unknown":      {"A cluster that nobody knows.", a.Token, s.URL() + "/api/v1/clusters/nowhere/observed", plain, 404},
+		"unknown":      {"A cluster that nobody knows.", a.Token, s.URL() + "/api/v1/clusters/nowhere/sync", plain, 404},
 		"garbage":      {"What is no JSON.", a.Token, url, "\x00\xff{", 400},
 		"array":        {"What is no report.", a.Token, url, "[]", 400},
 		"types":        {"What has the wrong types.", a.Token, url, `{"epoch":"one","items":7}`, 400},
-		"nobody":       {"A report of nobody.", a.Token, url, report(func(r *v1.Report) { r.Agent = "" }), 400},
+		"nobody":       {"A report of nobody.", a.Token, url, report(func(r *v1.Sync) { r.Agent = "" }), 400},
 		"second agent": {"A process that is not the one that speaks.", a.Token, url, plain, 409},
-		"old epoch":    {"A report from before a restore.", a.Token, url, report(func(r *v1.Report) { r.Epoch-- }), 409},
-		"new epoch":    {"A report from a future that this ledger does not know.", a.Token, url, report(func(r *v1.Report) { r.Epoch++ }), 409},
-		"ahead":        {"A state that was never there.", a.Token, url, report(func(r *v1.Report) { r.Seq = now.Seq + 1_000_000 }), 409},
-		"negative":     {"A capacity below nothing.", a.Token, url, report(func(r *v1.Report) { r.Capacity = -1 }), 400},
+		"old epoch":    {"A report from before a restore.", a.Token, url, report(func(r *v1.Sync) { r.Epoch-- }), 409},
+		"new epoch":    {"A report from a future that this ledger does not know.", a.Token, url, report(func(r *v1.Sync) { r.Epoch++ }), 409},
+		"ahead":        {"A state that was never there.", a.Token, url, report(func(r *v1.Sync) { r.Seq = now.Seq + 1_000_000 }), 409},
+		"negative":     {"A capacity below nothing.", a.Token, url, report(func(r *v1.Sync) { r.Capacity = -1 }), 400},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := drover.Must(t, drover.Request{Method: http.MethodPut, URL: tc.url, Token: tc.token, Body: []byte(tc.body)})
+			got := drover.Must(t, drover.Request{Method: http.MethodPost, URL: tc.url, Token: tc.token, Body: []byte(tc.body)})
 			if got.Status != tc.status {
 				t.Errorf("%s status %d, want %d: %s", tc.reason, got.Status, tc.status, got.Body)
 			}
 		})
-	}
-	if got := drover.Must(t, drover.Request{Method: http.MethodGet, URL: s.URL() + "/api/v1/clusters/edge/desired", Token: other}); got.Status != 404 {
-		t.Errorf("another cluster's agent reads the desired state: %d", got.Status)
 	}
 
 	// The same again in the name of the cluster's own agent, once it is gone
@@ -254,13 +251,13 @@ func TestReportsThatHarmNothing(t *testing.T) {
 		`{"id":"nobody","generation":1,"state":"ready"}`,
 		`{"id":7}`, `null`, `"text"`, `{}`,
 	}
-	body := fmt.Sprintf(`{"epoch":%d,"seq":1,"agent":"liar","installation":%q,"number":%%d,"ready":true,"capacity":10,"items":[%s]}`,
+	body := fmt.Sprintf(`{"protocol":1,"epoch":%d,"seq":1,"agent":"liar","installation":%q,"number":%%d,"ready":true,"capacity":10,"items":[%s]}`,
 		now.Epoch, installation(t, c, "edge"), strings.Join(items, ","))
 	drover.Until(t, "the place of the agent to be free", func() bool {
-		got := drover.Must(t, drover.Request{Method: http.MethodPut, URL: url, Token: a.Token, Body: fmt.Appendf(nil, body, 5)})
+		got := drover.Must(t, drover.Request{Method: http.MethodPost, URL: url, Token: a.Token, Body: fmt.Appendf(nil, body, 5)})
 		return got.Status == http.StatusOK
 	})
-	if got := drover.Must(t, drover.Request{Method: http.MethodPut, URL: url, Token: a.Token, Body: fmt.Appendf(nil, body, 4)}); got.Status != 409 {
+	if got := drover.Must(t, drover.Request{Method: http.MethodPost, URL: url, Token: a.Token, Body: fmt.Appendf(nil, body, 4)}); got.Status != 409 {
 		t.Errorf("a late report gets %d", got.Status)
 	}
 	if got := phase(c, "rex"); got != "ready" {
