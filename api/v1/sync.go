@@ -11,6 +11,11 @@ const Protocol = 1
 // cluster holds: the trees say what the agent has been told and what it
 // observes, and only what differs travels.
 //
+// Refusals are 409 and say why in the header Drover-Reason: "protocol" (too old),
+// "agent" (another installation or process has the cluster), "late" (a newer
+// message came first), "epoch" (this is not the ledger that the agent follows, or
+// an old copy of it). 503 with Retry-After: come again then.
+//
 // A message that is lost costs time and nothing else: the next one compares
 // everything again. What is left out changes nothing.
 type Sync struct {

@@ -134,7 +134,8 @@ func (l *leaf) sum() uint64 {
 // SignedBytes is what the control plane signs of an item, for one cluster and
 // one life of its ledger: an agent that cannot reach anybody may go on with
 // what it kept, if the signature fits. sent is the digest of the body as it was
-// sent, which differs from Digest where secrets were filled in.
+// sent, which differs from Digest where secrets were filled in; it is empty where
+// no body was.
 func (it Item) SignedBytes(ledger string, epoch int64, cluster, sent string) []byte {
 	var l leaf
 	l.text("drover item")
