@@ -169,6 +169,9 @@ func (q *looseSync) read(r *http.Request) error {
 	if !identity(q.Installation) {
 		return fault.New(fault.Invalid, badIdentity).Because("body")
 	}
+	if q.Capacity < 0 || q.Number < 0 || q.Seq < 0 {
+		return fault.New(fault.Invalid, "neither number, sequence nor capacity is negative").Because("body")
+	}
 	q.Bodies = q.Bodies[:min(len(q.Bodies), maxAsked)]
 	return nil
 }
