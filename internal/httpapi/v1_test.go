@@ -25,7 +25,7 @@ func TestResources(t *testing.T) {
 	for _, r := range got.Items {
 		names[r.Name] = r.Kind + " " + r.Offering
 	}
-	want := map[string]string{"instances": "instance ", "offerings": "offering ", "clusters": "cluster ", "operations": "operation ", "dinosaurs": "instance dinosaur",
+	want := map[string]string{"instances": "instance ", "offerings": "offering ", "clusters": "cluster ", "profiles": "clusterprofile ", "operations": "operation ", "dinosaurs": "instance dinosaur",
 		"quotas": "quota ", "denylists": "denylist ", "accesslists": "accesslist ", "terms": "terms ", "acceptances": "acceptance ", "audits": "audit ", "users": "user ", "serviceaccounts": "serviceaccount "}
 	if d := cmp.Diff(want, names); d != "" {
 		t.Error(d)
