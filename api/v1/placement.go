@@ -76,8 +76,17 @@ type WhyNot struct {
 
 // Capacities are what the regions have.
 type Capacities struct {
-	Items   []Capacity  `json:"items"`
-	Scaling []ScaleNote `json:"scaling"`
+	Items    []Capacity   `json:"items"`
+	Clusters []ClusterUse `json:"clusters"`
+	Scaling  []ScaleNote  `json:"scaling"`
+}
+
+// ClusterUse is how much of a cluster is in use, in units.
+type ClusterUse struct {
+	Cluster string           `json:"cluster"`
+	Used    int64            `json:"used"`
+	Max     int64            `json:"max"`             // what its agent reports, or the operator's limit if that is less
+	Types   map[string]int64 `json:"types,omitempty"` // in use, by "<offering>/<instance type>"
 }
 
 // Capacity is what a region has of an instance type, in units. Types that share

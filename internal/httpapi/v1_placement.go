@@ -28,7 +28,7 @@ func (o *own) routesPlacement() {
 	}, o.explainPlacement)
 	huma.Register(o.api, huma.Operation{
 		OperationID: "get-capacity", Method: http.MethodGet, Path: "/api/v1/capacity", Tags: []string{"operator"},
-		Summary: "What every region has of each instance type, and what scaling says; operators only",
+		Summary: "What every region has of each instance type, how full every cluster is, and what scaling says; operators only",
 	}, o.capacity)
 }
 
@@ -153,7 +153,14 @@ func (o *own) capacity(ctx context.Context, _ *struct{}) (*body[v1.Capacities], 
 	if err != nil {
 		return nil, err
 	}
-	out := v1.Capacities{Items: make([]v1.Capacity, 0, len(found)), Scaling: []v1.ScaleNote{}}
+	uses, err := o.Clusters.Uses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := v1.Capacities{Items: make([]v1.Capacity, 0, len(found)), Clusters: make([]v1.ClusterUse, 0, len(uses)), Scaling: []v1.ScaleNote{}}
+	for _, u := range uses {
+		out.Clusters = append(out.Clusters, v1.ClusterUse{Cluster: u.Cluster, Used: u.Used, Max: u.Max, Types: u.Types})
+	}
 	for _, c := range found {
 		out.Items = append(out.Items, v1.Capacity{
 			Provider: c.Provider, Region: c.Region, Offering: c.Offering, Type: c.Type,

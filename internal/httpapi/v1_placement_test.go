@@ -142,4 +142,19 @@ func TestCapacity(t *testing.T) {
 	if !found {
 		t.Errorf("nothing of dinosaurs: %+v", c)
 	}
+	_, err := w.ledger.Commit(w.Context(), ledger.Set{Actor: "test", Cause: ledger.BySchedule("test"), Counts: []ledger.Count{
+		{Name: cluster.CapacityCounter("large"), Delta: 3, Max: -1}, {Name: cluster.TypeCounter("large", "dinosaur", "standard"), Delta: 3, Max: -1},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.want(200, "root", "GET", "/api/v1/capacity", "", &c)
+	for _, use := range c.Clusters {
+		if use.Cluster == "large" && (use.Used != 3 || use.Max != 10 || use.Types["dinosaur/standard"] != 3) || use.Cluster == "small" && use.Used != 0 {
+			t.Errorf("%+v", use)
+		}
+	}
+	if len(c.Clusters) != 4 {
+		t.Errorf("%d clusters: %+v", len(c.Clusters), c.Clusters)
+	}
 }
