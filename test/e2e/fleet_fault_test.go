@@ -232,7 +232,7 @@ func TestFleetSomebodyOutsideIsAway(t *testing.T) {
 			t.Errorf("what ran: %+v", got)
 		}
 	}
-	for name, mood := range map[string]drover.Mood{"away": drover.Away, "lying": drover.Lying} {
+	for name, mood := range map[string]drover.Mood{"away": drover.Away, "asleep": drover.Asleep, "lying": drover.Lying} {
 		t.Run("identity provider "+name, func(t *testing.T) {
 			f.sso.Feel(mood)
 			k := order("sso-" + name)
@@ -242,6 +242,35 @@ func TestFleetSomebodyOutsideIsAway(t *testing.T) {
 			after(k)
 		})
 	}
+	t.Run("identity provider stopped", func(t *testing.T) { // the process itself, which holds what it has taken
+		before := len(f.clients(t))
+		resume, ours := f.keycloak.Pause(t)
+		if !ours {
+			t.Skip("Keycloak is not ours to stop")
+		}
+		k := order("sso-stopped")
+		wait(k, "identity provider")
+		if got := f.awaitStatus(t, alice, old.ID, "ready"); got.Failed != "" {
+			t.Errorf("what runs: %+v", got)
+		}
+		dinosaur("rex-stopped")
+		gone := order("sso-gone")
+		wait(gone, "identity provider")
+		f.remove(t, alice, gone.ID)
+		resume()
+		after(k)
+		f.awaitGone(t, alice, gone.ID)
+		if n := len(f.clients(t)); n != before+1 {
+			t.Errorf("there are %d clients, of %d before and one that was made", n, before)
+		}
+	})
+	t.Run("name server asleep", func(t *testing.T) {
+		f.dns.Feel(drover.Asleep)
+		k := order("dns-asleep")
+		wait(k, "name servers")
+		f.dns.Feel(drover.Fair)
+		after(k)
+	})
 	t.Run("name server stopped", func(t *testing.T) {
 		f.bind.Stop()
 		k := order("dns")

@@ -5,3 +5,8 @@ package keycloak
 import "os/exec"
 
 func group(*exec.Cmd) {}
+
+// members finds none: processes cannot be stopped here.
+func members(int) ([]int, error) { return nil, nil }
+
+func tell([]int, bool) {}

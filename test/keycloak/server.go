@@ -187,6 +187,7 @@ const watchdog = `dir=$1; shift; { "$@" </dev/null; echo "` + ended + `"; } & pi
 read -r _
 trap '' TERM
 kill -TERM 0
+kill -CONT 0
 wait $pid
 rm -rf "$dir"`
 
@@ -215,6 +216,27 @@ func (s *Server) start() error {
 	started.server = s
 	started.Unlock()
 	return s.ready()
+}
+
+// Pause stops the server as it is: connections are taken and nothing is answered,
+// until the returned function lets it go on, or the test ends. It reports false
+// where the process is not ours to stop.
+func (s *Server) Pause(t testing.TB) (resume func(), ok bool) {
+	t.Helper()
+	if s.shell == nil {
+		return nil, false
+	}
+	pids, err := members(s.shell.Process.Pid)
+	if err != nil {
+		t.Fatalf("cannot find Keycloak's process: %v", err)
+	}
+	if len(pids) == 0 {
+		return nil, false
+	}
+	resume = func() { tell(pids, true) }
+	t.Cleanup(resume)
+	tell(pids, false)
+	return resume, true
 }
 
 // ready waits until the server answers, or has said why it will not.
