@@ -147,7 +147,7 @@ func (s *shift) install(ctx context.Context, e *entry) (runtime.Observed, error)
 
 // handTools are what people change objects by hand with: what they change is put
 // right. What another program manages is told instead, or the two would fight.
-var handTools = []string{"kubectl", "oc", "k9s", "Mozilla", "lens", "helm"}
+var handTools = []string{"kubectl", "k9s", "Mozilla"}
 
 // plan is what an item comes to on this cluster.
 type plan struct {
