@@ -174,7 +174,7 @@ func (in *instance) reap() bool {
 	in.lose()
 	_, rev := in.wanted()
 	if in.failures >= manyFailures {
-		in.show(rev, runtime.Error, "it ends soon after every start ("+p.exit+"); its log tells more")
+		in.show(rev, runtime.Error, "it ends soon after every start ("+p.exit+"); its log tells more, runtime/"+in.id+"/output.log in the agent's data directory")
 	} else {
 		in.show(rev, runtime.Installing, "it ended ("+p.exit+") and is started again")
 	}
