@@ -109,9 +109,9 @@ Settings come from flags, then DROVER_* variables, then --config FILE, then defa
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"run": {c.upCommand(), c.serverCommand(), c.agentCommand()},
-		"verb": {c.applyCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand(),
+		"verb": {c.applyCommand(), c.clusterCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand(),
 			c.promoteCommand(), c.suspendCommand(), c.resumeCommand(), c.upgradeCommand(), c.resetCommand(), c.approveCommand(), c.refuseCommand()},
-		"look": {c.eventsCommand(), c.tokenCommand(), c.ledgerCommand()},
+		"look": {c.placementCommand(), c.eventsCommand(), c.tokenCommand(), c.ledgerCommand()},
 		"self": {c.loginCommand(), c.logoutCommand(), c.configCommand(), c.versionCommand()},
 	} {
 		for _, cmd := range commands {

@@ -186,7 +186,9 @@ func (c *CLI) createCommand() *cobra.Command {
 	c.completeValues(cmd, map[string]func(sold) []string{
 		"provider": sold.providers, "region": sold.regions, "plan": sold.plans, "billing-model": sold.models, "marketplace": sold.marketplaces, "version": sold.versions,
 	})
-	cmd.AddCommand(c.createUser(), c.createServiceAccount())
+	cmd.AddCommand(c.createUser(), c.createServiceAccount(), c.createCluster(&cobra.Command{
+		Use: "cluster NAME", Aliases: []string{"clusters"}, Example: "  drover create cluster c2 --profile small --provider aws --region us-east-1 --wait",
+	}))
 	w.register(cmd, "ready")
 	outputFlag(cmd, "text", "json", "yaml", "name")
 	return cmd

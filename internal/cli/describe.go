@@ -54,7 +54,7 @@ func (c *CLI) describeCommand() *cobra.Command {
 					if i > 0 {
 						c.printf("\n")
 					}
-					err = c.describe(s, r, o, history)
+					err = c.describe(ctx, s, r, o, history)
 				}
 				if err != nil {
 					return err
@@ -88,7 +88,9 @@ func (s *session) story(ctx context.Context, r v1.Resource, name, at string) (v1
 	return o, history, err
 }
 
-func (c *CLI) describe(s *session, r v1.Resource, o v1.Object, history []v1.Change) error {
+// story in words: lines first, then what is a table, then the history.
+func (c *CLI) describe(ctx context.Context, s *session, r v1.Resource, o v1.Object, history []v1.Change) error {
+	facts, sections := c.about(ctx, s, r, o, history)
 	line := func(name, value string) {
 		if value != "" {
 			c.printf("%-11s %s\n", name+":", value)
@@ -103,17 +105,17 @@ func (c *CLI) describe(s *session, r v1.Resource, o v1.Object, history []v1.Chan
 	line("Id", safe(o.ID))
 	line("Phase", phase)
 	reason, message := statusOf(o)
-	line("Why", safe(reason))
-	if what, waits := strings.CutPrefix(message, "waiting for "); waits {
-		line("Waits for", safe(what))
-	} else {
-		line("Message", safe(message))
+	if r.Kind != "cluster" { // its lines say it, with what to do
+		line("Why", safe(reason))
+		if what, waits := strings.CutPrefix(message, "waiting for "); waits {
+			line("Waits for", safe(what))
+		} else {
+			line("Message", safe(message))
+		}
 	}
 	line("Host", safe(s.link(o)))
-	if r.Kind == "instance" {
-		for _, fact := range instanceFacts(o, c.now()) {
-			line(fact[0], safe(fact[1]))
-		}
+	for _, fact := range facts {
+		line(fact[0], safe(fact[1]))
 	}
 	line("Owner", safe(o.Owner))
 	line("Org", safe(o.Org))
@@ -122,12 +124,50 @@ func (c *CLI) describe(s *session, r v1.Resource, o v1.Object, history []v1.Chan
 		line("Deleted", o.Deleted.Local().Format(time.RFC3339))
 	}
 	line("Generation", fmt.Sprintf("%d (version %d)", o.Generation, o.Version))
-	var labels []string
-	for name, value := range o.Labels {
-		labels = append(labels, name+"="+value)
+	if r.Kind != "cluster" { // likewise
+		line("Labels", safe(strings.Join(pairsOf(o.Labels), " ")))
 	}
-	slices.Sort(labels)
-	line("Labels", safe(strings.Join(labels, " ")))
+	if sections == nil {
+		sections = func() error { return c.documentSections(o) }
+	}
+	if err := sections(); err != nil {
+		return err
+	}
+	c.printf("\nHistory:\n")
+	return c.historyTable(history)
+}
+
+// about is what a kind has to say of itself; nil sections: its documents.
+func (c *CLI) about(ctx context.Context, s *session, r v1.Resource, o v1.Object, history []v1.Change) (facts [][2]string, sections func() error) {
+	switch r.Kind {
+	case "instance":
+		return instanceFacts(o, c.now()), nil
+	case "offering":
+		return offeringFacts(o), nil
+	case "cluster":
+		var use *v1.ClusterUse
+		if found, told := s.uses(ctx)[o.ID]; told {
+			use = &found
+		}
+		return clusterFacts(o, use, entered(history), c.now()), func() error { return c.clusterSections(o, use) }
+	case "clusterprofile":
+		return profileFacts(o), func() error { return c.profileSections(o) }
+	}
+	return nil, nil
+}
+
+// entered is when the last phase began.
+func entered(history []v1.Change) (at time.Time) {
+	for i, ch := range history {
+		if i == 0 || history[i-1].Object.Phase != ch.Object.Phase {
+			at = ch.At
+		}
+	}
+	return at
+}
+
+// documentSections shows what is wanted and what is known as it is written.
+func (c *CLI) documentSections(o v1.Object) error {
 	for _, part := range []struct {
 		name string
 		json []byte
@@ -141,8 +181,7 @@ func (c *CLI) describe(s *session, r v1.Resource, o v1.Object, history []v1.Chan
 		}
 		c.printf("\n%s:\n%s", part.name, indent(clean(text, true), "  "))
 	}
-	c.printf("\nHistory:\n")
-	return c.historyTable(history)
+	return nil
 }
 
 // historyTable tells each change with what led to it in words.

@@ -38,6 +38,11 @@ type deniedError struct{ text string }
 
 func (e *deniedError) Error() string { return e.text }
 
+// conflictError is a wish that what is there stands in the way of: exit code 5.
+type conflictError struct{ text string }
+
+func (e *conflictError) Error() string { return e.text }
+
 var errInterrupted = errors.New("interrupted")
 
 func exitCode(err error) int {
@@ -45,6 +50,7 @@ func exitCode(err error) int {
 	var timeout *timeoutError
 	var missing *notFoundError
 	var denied *deniedError
+	var conflict *conflictError
 	switch {
 	case err == nil:
 		return 0
@@ -58,6 +64,8 @@ func exitCode(err error) int {
 		return 3
 	case errors.As(err, &denied):
 		return 4
+	case errors.As(err, &conflict):
+		return 5
 	}
 	switch client.Status(err) {
 	case http.StatusNotFound, http.StatusGone:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -31,7 +32,7 @@ func newFake() http.Handler {
 	f := &fake{plan: map[string][]v1.Object{}}
 	f.write("system", "schedule:start", "create", v1.Object{Kind: "offering", ID: "o1", Resource: "offerings", Name: "dinosaur", Generation: 1})
 	mux := http.NewServeMux()
-	for pattern, h := range map[string]func(r *http.Request) (any, error){
+	routes := map[string]func(r *http.Request) (any, error){
 		"GET /api/v1/resources":               f.resources,
 		"GET /api/v1/whoami":                  func(*http.Request) (any, error) { return v1.WhoAmI{User: "alice"}, nil },
 		"GET /api/v1/ledger":                  f.ledger,
@@ -55,7 +56,9 @@ func newFake() http.Handler {
 		"POST /api/v1/serviceaccounts":            f.createAccount,
 		"POST /api/v1/serviceaccounts/{id}/reset": f.resetAccount,
 		"DELETE /api/v1/serviceaccounts/{id}":     f.deleteAccount,
-	} {
+	}
+	maps.Copy(routes, f.clusterRoutes())
+	for pattern, h := range routes {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "Bearer good" && !f.idp.knows(r.Header.Get("Authorization")) {
 				fail(w, fault(401, "DROVER-15", "the token is not valid"))
@@ -150,7 +153,8 @@ func (f *fake) resources(*http.Request) (any, error) {
 	return v1.Resources{Items: []v1.Resource{
 		{Name: "dinosaurs", Singular: "dinosaur", Kind: "instance", Offering: "dinosaur", Verbs: []string{"get", "list", "create", "update", "delete"}},
 		{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: []string{"apply", "get", "list", "delete"}},
-		{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: []string{"create", "get", "list"}},
+		{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: []string{"create", "delete", "drain", "get", "list", "undrain", "update"}},
+		{Name: "profiles", Singular: "profile", Kind: "clusterprofile", Verbs: []string{"apply", "get", "list", "delete"}},
 		{Name: "quotas", Singular: "quota", Kind: "quota", Verbs: []string{"apply", "get", "list", "delete"}},
 		{Name: "kafkas", Singular: "kafka", Kind: "instance", Offering: "kafka", Verbs: []string{"get", "list", "create", "update", "delete", "promote"}},
 		{Name: "users", Singular: "user", Kind: "user", Verbs: []string{"create", "delete", "get", "list", "reset"}},
@@ -184,8 +188,11 @@ func (f *fake) apply(r *http.Request) (any, error) {
 func (f *fake) applyPolicy(r *http.Request) (any, error) {
 	body, _ := io.ReadAll(r.Body)
 	o := v1.Object{Kind: strings.TrimSuffix(r.PathValue("resource"), "s"), Resource: r.PathValue("resource"), Generation: 1}
-	if o.Resource == "terms" {
+	switch o.Resource {
+	case "terms":
 		o.Kind = "terms"
+	case "profiles":
+		o.Kind, o.Spec, o.Status = "clusterprofile", json.RawMessage(smallProfile), json.RawMessage(smallScaling)
 	}
 	for i, line := range strings.Split(string(body), "\n") {
 		if strings.Contains(line, "wrong") {
@@ -278,9 +285,6 @@ func (f *fake) create(r *http.Request) (any, error) {
 	}
 	resource := r.PathValue("resource")
 	if i := slices.IndexFunc(f.current(resource), func(o v1.Object) bool { return o.Name == q.Name }); i >= 0 {
-		if resource == "clusters" {
-			return f.current(resource)[i], nil // as it is
-		}
 		return nil, fault(409, "DROVER-36", "the name is taken")
 	}
 	spec, _ := json.Marshal(q)

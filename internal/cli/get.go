@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +30,8 @@ func (c *CLI) getCommand() *cobra.Command {
   drover get dinosaurs                        # a table
   drover get dinosaurs --watch                # and every change to it, as it happens
   drover get dinosaurs --search "region = local and name like 'r%'" --order-by "created_at desc"
+  drover get clusters                         # phases, room, agents
+  drover get capacity                         # units by region and type (operators)
   drover get dinosaur rex -o yaml
   drover get dinosaur rex --at 2026-05-01T12:00:00Z   # as it was; also --at 4711, a sequence
   drover get dinosaurs -o name | xargs drover describe`,
@@ -42,6 +43,12 @@ func (c *CLI) getCommand() *cobra.Command {
 			word, names, err := targets(args)
 			if err != nil {
 				return err
+			}
+			if strings.EqualFold(word, "capacity") { // of the fleet, which is no object
+				if len(names) > 0 || f != (getFlags{}) {
+					return usagef("capacity is one table: `drover get capacity`")
+				}
+				return c.capacity(cmd)
 			}
 			s, r, err := c.reach(cmd, word)
 			if err != nil {
@@ -101,7 +108,7 @@ func (c *CLI) get(ctx context.Context, r getRequest) error {
 			return err
 		}
 	}
-	rows := c.objectTable(r.resource, page.Items, r.format == "wide")
+	rows := c.objectTable(ctx, r, page.Items)
 	if err := c.printObjects(r, page, rows); err != nil {
 		return err
 	}
@@ -194,6 +201,7 @@ func (c *CLI) watchObjects(ctx context.Context, r getRequest, page v1.List, rows
 		case "name":
 			c.printf("%s/%s\n", r.resource.Singular, clean(label(item), false))
 		default:
+			rows.refresh(ctx)
 			rows.add(item)
 			err = rows.table.write(c.cfg.Out)
 		}
@@ -202,58 +210,6 @@ func (c *CLI) watchObjects(ctx context.Context, r getRequest, page v1.List, rows
 		}
 	}
 	return nil
-}
-
-// objectRows is the table of any kind of object: its columns are those fields
-// that some object has.
-type objectRows struct {
-	cli    *CLI
-	table  *table
-	wide   bool
-	fields []string
-}
-
-func (c *CLI) objectTable(r v1.Resource, items []v1.Object, wide bool) *objectRows {
-	rows := &objectRows{cli: c, wide: wide, table: &table{head: []string{"NAME", "PHASE"}}}
-	have := map[string]bool{"host": r.Offering != ""}
-	for _, o := range items {
-		for name := range o.Fields {
-			have[name] = true
-		}
-	}
-	have["offering"] = false // the resource says it already
-	for _, name := range slices.Sorted(maps.Keys(have)) {
-		if have[name] && (wide || name == "host" || name == "client") {
-			rows.fields = append(rows.fields, name)
-			rows.table.head = append(rows.table.head, strings.ToUpper(name))
-		}
-	}
-	if wide {
-		rows.table.head = append(rows.table.head, "ID", "ORG", "GENERATION", "VERSION")
-	}
-	rows.table.head = append(rows.table.head, "OWNER", "AGE", "MESSAGE")
-	rows.table.paint = func(column int, text string) string {
-		if column == 1 {
-			return c.phase(text)
-		}
-		return text
-	}
-	return rows
-}
-
-func (r *objectRows) add(o v1.Object) {
-	phase := o.Phase
-	if o.Deleted != nil {
-		phase = "deleted"
-	}
-	cells := []string{label(o), phase}
-	for _, name := range r.fields {
-		cells = append(cells, fieldText(o.Fields[name]))
-	}
-	if r.wide {
-		cells = append(cells, o.ID, o.Org, strconv.FormatInt(o.Generation, 10), strconv.FormatInt(o.Version, 10))
-	}
-	r.table.add(append(cells, o.Owner, age(r.cli.now().Sub(o.Created)), why(o))...)
 }
 
 func fieldText(v any) string {

@@ -250,6 +250,10 @@ func (c *CLI) logoutCommand() *cobra.Command {
 				return fmt.Errorf("the login of context %s is forgotten here, but goes on at the identity provider: %w", name, ended)
 			}
 			c.printf("logged out of %s\n", clean(item.Server, false))
+			if at, err := c.connection(v); err == nil && at.token != "" {
+				c.note("%s has a token for %s, too: commands that you run here act as whoever that is from now on. Run them elsewhere, or log in again.",
+					clean(capital(at.tokenSource), false), clean(at.server, false))
+			}
 			return nil
 		},
 	}

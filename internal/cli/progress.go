@@ -78,6 +78,9 @@ func applied(o v1.Object, generation int64) bool {
 func (c *CLI) wait(ctx context.Context, s *session, w waiting) (v1.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
+	if w.width = 14; w.resource.Kind == "cluster" {
+		w.detail, w.width = clusterDetail, 31
+	}
 	show := c.newProgress(w)
 	defer show.stop()
 	last := w.object
@@ -155,6 +158,9 @@ type waiting struct {
 	timeout  time.Duration
 	out      io.Writer
 	live     bool // one updating line instead of plain ones
+	// detail is what it is at within its phase; nil: nothing is told.
+	detail func(v1.Object) string
+	width  int // of phases; default 14
 }
 
 // progress shows phases with the time each took: by the server's clock once the
@@ -169,6 +175,7 @@ type progress struct {
 	begun   time.Time // server's time of the first phase
 	last    time.Time // of the newest change, by the same clock
 	phase   string
+	detail  string    // within the phase
 	entered time.Time // server's time of the phase
 	seen    time.Time // our time of the phase
 	done    []string  // finished phases
@@ -209,6 +216,9 @@ func (p *progress) change(ch v1.Change) {
 	if ch.Object.Deleted != nil {
 		phase = "deleted"
 	}
+	if p.w.detail != nil {
+		defer p.within(p.w.detail(ch.Object))
+	}
 	if phase == p.phase {
 		return
 	}
@@ -216,10 +226,28 @@ func (p *progress) change(ch v1.Change) {
 		took := seconds(ch.At.Sub(p.entered))
 		p.done = append(p.done, p.paint(p.phase)+" "+took)
 		if !p.w.live {
-			fmt.Fprintf(p.w.out, "%-14s %8s\n", clean(p.phase, false), took)
+			fmt.Fprintf(p.w.out, "%-*s %8s\n", p.w.width, clean(p.phase, false), took)
 		}
 	}
 	p.phase, p.entered, p.seen = clean(phase, false), ch.At, p.now()
+	p.draw()
+}
+
+// maxDetail keeps the updating line on one line of most terminals.
+const maxDetail = 60
+
+// within takes what it is at; the caller holds the lock.
+func (p *progress) within(detail string) {
+	detail = clean(detail, false)
+	if short := []rune(detail); len(short) > maxDetail && p.w.live {
+		detail = string(short[:maxDetail-1]) + "…"
+	}
+	if detail == p.detail {
+		return
+	}
+	if p.detail = detail; detail != "" && !p.w.live {
+		fmt.Fprintf(p.w.out, "  %s\n", detail)
+	}
 	p.draw()
 }
 
@@ -230,7 +258,11 @@ func (p *progress) draw() {
 	}
 	p.drawn = true
 	parts := append(slices.Clone(p.done), p.paint(p.phase)+" "+seconds(p.now().Sub(p.seen)))
-	fmt.Fprintf(p.w.out, "\r\x1b[K%s", strings.Join(parts, " → "))
+	text := strings.Join(parts, " → ")
+	if p.detail != "" {
+		text += " (" + p.detail + ")"
+	}
+	fmt.Fprintf(p.w.out, "\r\x1b[K%s", text)
 }
 
 // end finishes the display with the outcome.

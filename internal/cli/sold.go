@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
 )
 
 // sold is what an offering's document says can be chosen. It only helps to
@@ -97,6 +100,28 @@ func (s sold) components() (out []string) {
 	return out
 }
 
+// allSold reads what every offering sells.
+func (c *CLI) allSold(cmd *cobra.Command) ([]sold, error) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), 2*time.Second)
+	defer cancel()
+	s, err := c.connect(cmd)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.List(ctx, "offerings", client.ListOptions{Size: 200})
+	if err != nil {
+		return nil, err
+	}
+	var out []sold
+	for _, o := range page.Items {
+		var document struct{ Spec sold }
+		if json.Unmarshal(o.Spec, &document) == nil {
+			out = append(out, document.Spec)
+		}
+	}
+	return out, nil
+}
+
 // completeValues completes flags with what the offering of the resource sells.
 func (c *CLI) completeValues(cmd *cobra.Command, flags map[string]func(sold) []string) {
 	for name, pick := range flags {
@@ -121,4 +146,43 @@ func (c *CLI) completeValues(cmd *cobra.Command, flags map[string]func(sold) []s
 			return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
 		})
 	}
+}
+
+// offeringFacts are the lines above an offering's document: what can be ordered,
+// where, and how it is paid for.
+func offeringFacts(o v1.Object) [][2]string {
+	var document struct {
+		Spec struct {
+			sold
+			Names struct{ Singular, Plural string }
+		}
+	}
+	if json.Unmarshal(o.Spec, &document) != nil {
+		return nil
+	}
+	s := document.Spec
+	var out [][2]string
+	add := func(name string, words ...string) {
+		if text := strings.Join(words, ", "); text != "" {
+			out = append(out, [2]string{name, text})
+		}
+	}
+	if s.Names.Singular != "" {
+		add("Order", "drover create "+s.Names.Singular+" NAME --wait")
+	}
+	add("Plans", s.plans()...)
+	var places []string
+	for _, p := range s.Providers {
+		for _, r := range p.Regions {
+			places = append(places, p.Name+"/"+r.Name)
+		}
+	}
+	add("Places", places...)
+	for _, c := range s.Components {
+		if len(c.Versions) > 0 {
+			add("Versions", c.Name+" "+strings.Join(c.Versions, ", "))
+		}
+	}
+	add("Billing", s.models()...)
+	return out
 }

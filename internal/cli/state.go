@@ -25,6 +25,7 @@ type instanceState struct {
 	Status struct {
 		Expires   time.Time         `json:"expires"`
 		Cluster   string            `json:"cluster"`
+		Placed    string            `json:"placed"`
 		Source    string            `json:"source"`
 		Resting   bool              `json:"resting"`
 		Paid      bill              `json:"paid"`
@@ -79,7 +80,11 @@ func instanceFacts(o v1.Object, now time.Time) [][2]string {
 	if s.Spec.Type != "" {
 		add("Plan", s.Spec.Type+"."+s.Spec.Size+" in "+s.Spec.Provider+"/"+s.Spec.Region)
 	}
-	add("Cluster", s.Status.Cluster)
+	if s.Status.Cluster != "" && s.Status.Placed != "" {
+		add("Cluster", s.Status.Cluster+", because "+s.Status.Placed)
+	} else {
+		add("Cluster", s.Status.Cluster)
+	}
 	add("Billing", s.Status.Paid.String())
 	switch s.Status.Promotion {
 	case "":
