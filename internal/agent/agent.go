@@ -116,6 +116,22 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
+// Ready reports whether the agent does its work: it follows the control plane,
+// or goes on without it from what was signed; why says what is missing.
+func (a *Agent) Ready() (ready bool, why string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.frozen != "":
+		return false, a.frozen
+	case a.followed:
+		return true, ""
+	case a.resumed && a.keys != nil:
+		return true, "" // offline
+	}
+	return false, "the control plane has not answered yet, and nothing was kept to go on with"
+}
+
 func (a *Agent) nudge() {
 	select {
 	case a.kick <- struct{}{}:

@@ -33,6 +33,7 @@ type dataPlane struct {
 	// lease; it may do so more than once. Default: the work and nothing else.
 	around func(ctx context.Context, work func(context.Context) error) error
 	close  func() error // default: nothing
+	health health
 }
 
 // openDataPlane opens the runtime that the settings name.
@@ -69,6 +70,11 @@ func (p *dataPlane) Run(ctx context.Context) error {
 	if p.close != nil {
 		defer p.close()
 	}
+	end, err := p.health.serve(ctx, p.config.Health, p.log)
+	if err != nil {
+		return err
+	}
+	defer end()
 	if p.around == nil {
 		return p.work(ctx)
 	}
@@ -94,6 +100,8 @@ func (p *dataPlane) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.health.set(a.Ready)
+	defer p.health.set(nil)
 	return a.Run(ctx)
 }
 

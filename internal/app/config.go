@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"os"
@@ -42,6 +43,8 @@ type Settings struct {
 	Workers       int           // runs of the loop at a time; default 32
 	Lease         time.Duration // default 3 s
 	Breaker       string        // what rules may remove within an hour; default 5,5%
+	AgentImage    string        // container image of agents; default: droverhq/drover of this version
+	Providers     []string      // <provider>.<option>=value of what makes clusters
 }
 
 // Config of a control plane.
@@ -76,6 +79,7 @@ type AgentSettings struct {
 	Seed           int64   // the same one makes the same run
 	LogLevel       string
 	LogFormat      string
+	Health         string // address where it says that it is well; default: nowhere
 }
 
 // AgentConfig of an agent that runs by itself.
@@ -96,6 +100,7 @@ func (c *Config) defaults() {
 	orText(&c.Breaker, breaker.Limit{Objects: breaker.DefaultObjects, Percent: breaker.DefaultPercent}.String())
 	orText(&c.MasterKeyFile, filepath.Join(c.DataDir, "master.key"))
 	orText(&c.Database, filepath.Join(c.DataDir, "drover.db"))
+	orText(&c.AgentImage, "droverhq/drover:"+cmp.Or(c.Version, "latest"))
 	if c.Out == nil {
 		c.Out = io.Discard
 	}

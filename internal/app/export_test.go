@@ -1,6 +1,7 @@
 package app
 
 import (
+	"net/http"
 	"regexp"
 	"strings"
 
@@ -25,3 +26,12 @@ func (s *Server) Described() map[string][]string {
 	}
 	return out
 }
+
+// HealthHandler answers for an agent; nil: for one that waits for its turn.
+func HealthHandler(ready func() (bool, string)) http.Handler {
+	h := &health{ready: ready}
+	return h.Handler()
+}
+
+// ProviderSettings sorts options by their providers.
+var ProviderSettings = providerSettings

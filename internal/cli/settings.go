@@ -49,12 +49,15 @@ var settings = []setting{
 	{name: "workers", uses: forServer, def: "32", usage: "pieces of work at a time", check: checkInt(1, 10000)},
 	{name: "lease", uses: forServer, def: "3s", usage: "how long a worker that died holds its work", check: checkDuration(500*time.Millisecond, time.Hour)},
 	{name: "breaker", uses: forServer, def: "5,5%", usage: "`objects,share%` that lists, files and loops may remove of a kind within an hour, the larger of the two; more needs `drover approve`", check: checkLimit},
+	{name: "provider-options", uses: forServer, list: true, usage: "`options` of what makes clusters: template.binary=/path/of/tofu", check: checkPairs},
+	{name: "agent-image", uses: forServer, usage: "container `image` of agents that are put on clusters; empty: droverhq/drover of this version"},
 
 	{name: "cluster", uses: forAgent, usage: "`id` of the cluster that this agent speaks for"},
 	{name: "heartbeat", uses: forAgent, def: "10s", usage: "pause between messages until the server says another", check: checkDuration(time.Second, 10*time.Minute)},
 	{name: "runtime", uses: forAgent, def: "process", usage: "what instances are: process, kubernetes or simulated", check: oneOf("process", "kubernetes", "simulated")},
 	{name: "runtime-options", uses: forAgent, list: true, usage: "its `options`: name=value", check: checkPairs},
 	{name: "capacity", uses: forAgent, def: "0", usage: "instances that fit; 0: what the runtime says", check: checkInt(0, 1_000_000_000)},
+	{name: "health", uses: forAgent, usage: "`address` where GET /healthz and /readyz answer; empty: nowhere", check: checkAddress},
 	{name: "clusters", uses: forAgent, def: "0", usage: "simulated: run a fleet of so many clusters, registered with an admin's token; 0: one, of --cluster", check: checkInt(0, 100_000)},
 	{name: "prefix", uses: forAgent, def: "sim-", usage: "simulated: `text` that the names of the fleet's clusters begin with"},
 	{name: "provider", uses: forAgent, def: "local", usage: "simulated: cloud provider of the fleet's clusters"},
@@ -94,6 +97,8 @@ type ServerSettings struct {
 	Workers       int
 	Lease         time.Duration
 	Breaker       string // objects and share that rules may remove within an hour
+	AgentImage    string
+	Providers     []string // <provider>.<option>=value
 }
 
 // AgentSettings is what agent runs with: likewise, app.AgentSettings.
@@ -116,6 +121,7 @@ type AgentSettings struct {
 	Seed           int64
 	LogLevel       string
 	LogFormat      string
+	Health         string // address; empty: nowhere
 }
 
 func (v values) server() ServerSettings {
@@ -131,6 +137,7 @@ func (v values) server() ServerSettings {
 		MasterKey: v.text("master-key"), MasterKeyFile: v.text("master-key-file"),
 		LogLevel: v.text("log-level"), LogFormat: v.text("log-format"), Issuers: split(v.text("oidc-issuers")),
 		Audience: v.text("oidc-audience"), Trust: split(v.text("oidc-trust")), Breaker: v.text("breaker"),
+		AgentImage: v.text("agent-image"), Providers: split(v.text("provider-options")),
 	}
 	// The checks have seen these texts: what does not parse was reported.
 	s.RateLimit, _ = strconv.ParseFloat(v.text("rate-limit"), 64)
@@ -144,7 +151,7 @@ func (v values) agent() AgentSettings {
 		Server: v.text("server"), Cluster: v.text("cluster"), Token: v.text("token"), DataDir: v.text("data-dir"),
 		Routes: v.text("routes"), LogLevel: v.text("log-level"), LogFormat: v.text("log-format"),
 		Runtime: v.text("runtime"), RuntimeOptions: split(v.text("runtime-options")),
-		Prefix: v.text("prefix"), Provider: v.text("provider"), Region: v.text("region"),
+		Prefix: v.text("prefix"), Provider: v.text("provider"), Region: v.text("region"), Health: v.text("health"),
 	}
 	s.Heartbeat, _ = time.ParseDuration(v.text("heartbeat"))
 	s.Capacity, _ = strconv.ParseInt(v.text("capacity"), 10, 64)
