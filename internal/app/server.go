@@ -125,6 +125,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.offering.Instances, s.clusters.Tenants, s.clusters.Accounts = instances, instances, accounts // the rooms know each other only here
 	s.clusters.Logins, s.clusters.Keeper, s.clusters.Offerings, s.clusters.Hosted = accounts, s.ledger, sold, hosted{s.ledger}
 	s.clusters.Terraformer, s.clusters.Around = &terraformer{}, s.around
+	s.clusters.Installs = &cluster.Installs{Server: s.publicURL(), Image: s.cfg.AgentImage, Token: s.firstToken}
 	if s.clusters.Makers, err = s.clusterMakers(); err != nil {
 		return err
 	}
@@ -156,7 +157,7 @@ func (s *Server) open(ctx context.Context) error {
 		Ending: s.ending,
 		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy, Approvals: guard,
 		Instances: instances, Clusters: s.clusters, Policy: s.policy, Accounts: accounts, Users: people,
-		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version,
+		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version, AgentImage: s.cfg.AgentImage,
 		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable,
 		Log: s.log, Metrics: registry, Rate: s.cfg.RateLimit,
 	})

@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
+	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
@@ -57,7 +60,7 @@ func stepSet(step cluster.StepItem) (manifest.Set, string, error) {
 		return manifest.Set{}, "", fault.New(fault.Internal, "cannot read step %s", step.ID)
 	}
 	// What somebody else changed about them is corrected.
-	return manifest.Set{Owner: stepOwner(step), Objects: body.Manifests, Force: true}, body.Ready, nil
+	return manifest.Set{Owner: stepOwner(step), Objects: body.Manifests, Force: true, Adopt: step.Adopt}, body.Ready, nil
 }
 
 // Inventory implements cluster.Terraformer.
@@ -99,12 +102,47 @@ func (t *terraformer) Apply(ctx context.Context, kubeconfig []byte, step cluster
 	switch {
 	case err != nil:
 		return out, err
+	case step.Unwatched:
+		out.Ready, out.Message = true, health.Message
+		return out, nil
 	case health.Failed:
 		return out, fault.New(fault.Conflict, "%s", health.Message)
 	}
 	out.Ready, out.Message = health.Ready, health.Message
 	return out, nil
 }
+
+// Missing implements cluster.Terraformer.
+func (t *terraformer) Missing(ctx context.Context, kubeconfig []byte, inventory []string) ([]string, error) {
+	c, err := t.open(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, name := range inventory {
+		id, err := manifest.Parse(name)
+		if err != nil {
+			return nil, err
+		}
+		there, err := c.Look(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if there == nil {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
+// firstToken is what the agent of a cluster connects with first; then it is given others.
+func (s *Server) firstToken(ctx context.Context, clusterID string) (string, error) {
+	token, _, err := s.issuer.Issue(ctx, access.Claims{Cluster: clusterID}, firstTTL)
+	return token, err
+}
+
+// firstTTL is how long an agent has to connect for the first time.
+const firstTTL = 7 * 24 * time.Hour
 
 // Remove implements cluster.Terraformer. Namespaces and definitions of kinds
 // stay, as with Apply.
@@ -122,7 +160,10 @@ func (t *terraformer) Remove(ctx context.Context, kubeconfig []byte, step cluste
 
 // clusterMakers opens what makes clusters.
 func (s *Server) clusterMakers() (map[string]provider.Provider, error) {
-	settings := map[string]map[string]string{"template": {"work": filepath.Join(s.cfg.DataDir, "clusters")}}
+	settings, err := providerSettings(s.cfg.Providers, s.cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
 	out := map[string]provider.Provider{}
 	for name, open := range clusterProviders {
 		made, err := open(settings[name])
@@ -130,6 +171,30 @@ func (s *Server) clusterMakers() (map[string]provider.Provider, error) {
 			return nil, err
 		}
 		out[name] = made
+	}
+	return out, nil
+}
+
+// providerOptions are what can be said of each provider of clusters.
+var providerOptions = map[string][]string{"template": {"binary"}}
+
+// providerSettings sorts options, <provider>.<option>=value, by their providers.
+func providerSettings(list []string, dataDir string) (map[string]map[string]string, error) {
+	out := map[string]map[string]string{"template": {"work": filepath.Join(dataDir, "clusters")}}
+	var known []string
+	for name, keys := range providerOptions {
+		for _, key := range keys {
+			known = append(known, name+"."+key)
+		}
+	}
+	slices.Sort(known)
+	given := pairs(list)
+	if err := given.check("provider-options", known...); err != nil {
+		return nil, err
+	}
+	for name, value := range given {
+		of, key, _ := strings.Cut(name, ".")
+		out[of][key] = value
 	}
 	return out, nil
 }

@@ -46,6 +46,7 @@ const (
 	OtherZones    Bar = "zones"
 	Unlabelled    Bar = "label"
 	Tainted       Bar = "taint"
+	Unfit         Bar = "steps"
 	WasRejected   Bar = "rejected"
 	LimitReached  Bar = "limit"
 	NoRoom        Bar = "room"
@@ -81,6 +82,8 @@ func (r Refusal) String() string {
 		return "it lacks the label " + r.Detail
 	case Tainted:
 		return "it has the taint " + r.Detail + ", which the offering does not tolerate"
+	case Unfit:
+		return "it is being made fit for the offering: step " + r.Detail
 	case LimitReached:
 		return fmt.Sprintf("its limit is reached: %d units free, %d needed", r.Free, r.Units)
 	case NoRoom:
@@ -102,7 +105,7 @@ func (r Refusal) Plain() string {
 		return "it is not for this order"
 	case Leaving:
 		return "it is being taken away"
-	case NotReady:
+	case NotReady, Unfit:
 		return "it is not ready"
 	case Unschedulable:
 		return "it takes no new orders"
@@ -161,6 +164,11 @@ func (k *Known) bar(w *Wanted) Refusal {
 	for _, t := range s.Taints {
 		if !slices.Contains(w.Rules.Tolerates, t) {
 			return no(Tainted, t)
+		}
+	}
+	if w.Offering != "" {
+		if step := k.Status.unfit(w.Offering); step != nil {
+			return no(Unfit, step.Name+" is "+step.State)
 		}
 	}
 	return Refusal{}

@@ -43,6 +43,23 @@ func weigh(o cluster.Order, counters map[string]int64, clusters ...*cluster.Know
 	return out
 }
 
+// Steps of others, of Drover's own agent, and such as are taken back are in
+// nobody's way.
+func TestOnlyAnOfferingsOwnStepsAreInItsWay(t *testing.T) {
+	k := known(1, func(k *cluster.Known) {
+		k.Status.Steps = []cluster.Step{
+			{Name: "dinosaur/crd", State: cluster.StepError}, {Name: "drover.agent/agent", State: cluster.StepApplying},
+			{Name: "kafka/old", State: cluster.StepRemoving}, {Name: "kafka/operator", State: cluster.StepReady},
+		}
+	})
+	if v := cluster.Choose(order(1), weigh(order(1), nil, k)); v.Cluster != "c1" {
+		t.Errorf("refused: %+v", v.Others)
+	}
+	if bare := known(1); !bare.Status.Fit("kafka") {
+		t.Error("a cluster without steps is not fit")
+	}
+}
+
 func TestEveryReasonHasItsWords(t *testing.T) {
 	spec := func(e func(*cluster.Spec)) *cluster.Known { return known(1, func(k *cluster.Known) { e(&k.Spec) }) }
 	limit, yes := int64(3), true
@@ -67,6 +84,12 @@ func TestEveryReasonHasItsWords(t *testing.T) {
 			o.Rules.Labels = map[string]string{"disk": "ssd", "arch": "arm"}
 		}), "arch=arm"},
 		{cluster.Tainted, spec(func(s *cluster.Spec) { s.Taints = []string{"gpu"} }), order(1), "gpu"},
+		{cluster.Unfit, known(1, func(k *cluster.Known) {
+			k.Status.Steps = []cluster.Step{{Name: "dinosaur/crd", State: cluster.StepError}, {Name: "kafka/operator", State: cluster.StepApplying}}
+		}), order(1), "kafka/operator is applying"},
+		{cluster.Unfit, known(1, func(k *cluster.Known) {
+			k.Status.Steps = []cluster.Step{{Name: "profile.small/storage", State: cluster.StepWaiting}}
+		}), order(1), "profile.small/storage"},
 		{cluster.WasRejected, known(1), order(1, func(o *cluster.Order) { o.Rejected = []string{"c1"} }), "no room when it was asked"},
 		{cluster.LimitReached, spec(func(s *cluster.Spec) { s.Limit = &limit }), order(4), "3 units free, 4 needed"},
 		{cluster.NoRoom, known(1), order(11), "10 units free, 11 needed"},

@@ -165,6 +165,15 @@ func (h hands) Apply(_ context.Context, kubeconfig []byte, step cluster.StepItem
 	return cluster.StepResult{Ready: true, Inventory: now}, nil
 }
 
+func (h hands) Missing(_ context.Context, _ []byte, inventory []string) (out []string, _ error) {
+	for _, name := range inventory {
+		if !h.objects[name] {
+			out = append(out, name)
+		}
+	}
+	return out, nil
+}
+
 func (h hands) Remove(_ context.Context, _ []byte, _ cluster.StepItem, inventory []string) error {
 	for _, name := range inventory {
 		h.around(func() { delete(h.objects, name) })

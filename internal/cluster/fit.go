@@ -15,8 +15,11 @@ type Terraformer interface {
 	Inventory(ctx context.Context, kubeconfig []byte, step StepItem) ([]string, error)
 	// Apply makes the cluster have what the step says, takes away what the
 	// inventory has besides, and tells what has become of it. What is so already
-	// is not written. The result is of use beside an error too.
+	// is not written. The result is of use beside an error too. A step that is
+	// Unwatched is ready once it is applied.
 	Apply(ctx context.Context, kubeconfig []byte, step StepItem, inventory []string) (StepResult, error)
+	// Missing tells what of an inventory is not there.
+	Missing(ctx context.Context, kubeconfig []byte, inventory []string) ([]string, error)
 	// Remove takes away what a step applied. A fault.Unavailable says that it is
 	// on its way.
 	Remove(ctx context.Context, kubeconfig []byte, step StepItem, inventory []string) error
@@ -25,7 +28,7 @@ type Terraformer interface {
 // StepResult is what has become of a step.
 type StepResult struct {
 	Ready     bool
-	Message   string   // why it is not ready
+	Message   string   // why it is not ready, or what is still to come
 	Inventory []string // what is there of it
 }
 
@@ -67,7 +70,12 @@ func (r *run) apply(ctx context.Context, names []string) error {
 		if !slices.Contains(names, s.Name) {
 			continue
 		}
-		item, err := r.item(ctx, r.c, s)
+		var item StepItem
+		if s.Name == joinStep {
+			item, err = r.bare(ctx, s) // a token is made where one is needed
+		} else {
+			item, err = r.item(ctx, r.c, s)
+		}
 		if err != nil {
 			return err
 		}
@@ -106,7 +114,11 @@ func (r *run) apply(ctx context.Context, names []string) error {
 			continue
 		}
 		result, err := StepResult{}, failed[s.Name]
-		if err == nil {
+		switch {
+		case err != nil:
+		case s.Name == joinStep:
+			result, err = r.bring(ctx, kubeconfig, *s)
+		default:
 			result, err = r.Terraformer.Apply(ctx, kubeconfig, item, s.Inventory)
 		}
 		if ctx.Err() != nil {
@@ -114,6 +126,11 @@ func (r *run) apply(ctx context.Context, names []string) error {
 		}
 		s.take(result, err)
 		again = again || s.State != StepReady
+	}
+	if r.c.Phase == Ready && r.Tenants != nil && fitter(r.c.Status.Steps, steps) {
+		if r.set.Wakes, err = r.Tenants.Waiting(ctx, r.c.Spec.Provider, r.c.Spec.Region, wakeLimit); err != nil {
+			return err
+		}
 	}
 	r.c.Status.Steps, r.op = steps, "steps"
 	r.saw(r.c.ID, func(l *looks) { l.steps = r.now() })
@@ -138,7 +155,7 @@ func (s *Step) take(result StepResult, err error) {
 		s.State, s.Message = StepError, err.Error()
 	case result.Ready:
 		if s.State = StepReady; s.Message != kept(s.source()) {
-			s.Message = ""
+			s.Message = result.Message
 		}
 	default:
 		s.State, s.Message = StepApplying, result.Message
@@ -207,23 +224,34 @@ func (r *run) strip(ctx context.Context, last bool) error {
 	return nil
 }
 
+// bare is a step without its secrets, which have marks in their places.
+func (s *Service) bare(ctx context.Context, step Step) (out StepItem, err error) {
+	own := step.source() == agentSource
+	out = StepItem{
+		ID: stepID(step.Name), Generation: step.Generation, Token: step.Token, Digest: step.Digest,
+		Delete: step.State == StepRemoving, Adopt: own, Unwatched: own,
+	}
+	if !out.Delete {
+		out.Body, err = s.body(ctx, step.Digest)
+	}
+	return out, err
+}
+
 // item is a step as whoever applies it gets it: with its secrets.
 func (s *Service) item(ctx context.Context, c Cluster, step Step) (StepItem, error) {
-	out := StepItem{ID: stepID(step.Name), Generation: step.Generation, Token: step.Token, Digest: step.Digest, Delete: step.State == StepRemoving}
-	if out.Delete {
-		return out, nil
-	}
-	body, err := s.body(ctx, step.Digest)
-	if err != nil {
+	out, err := s.bare(ctx, step)
+	if err != nil || out.Delete {
 		return out, err
 	}
-	out.Body, err = offering.FillSecrets(body, func(name string) (string, error) { return s.secret(ctx, c, name) })
+	out.Body, err = offering.FillSecrets(out.Body, func(name string) (string, error) { return s.secret(ctx, c, name) })
 	return out, err
 }
 
 // secret of a cluster, on its way there.
 func (s *Service) secret(ctx context.Context, c Cluster, name string) (string, error) {
 	switch {
+	case name == secretJoin && s.Installs != nil:
+		return s.Installs.Token(ctx, c.ID)
 	case name == offering.SecretAgent && s.Accounts != nil:
 		_, secret, err := s.Accounts.EnsureAgent(ctx, c.ID)
 		return secret, err

@@ -66,6 +66,7 @@ func (s *Service) tell(ctx context.Context, changes []ledger.Change) error {
 	wakes, err := s.wakes(ctx, func(c Cluster) bool {
 		for name, steps := range changed {
 			mine := c.Spec.Offering == "" || c.Spec.Offering == name
+			steps = steps || s.Installs != nil && s.reaches(c) // its agent's rights follow the offerings
 			if mine && (steps || slices.ContainsFunc(c.Status.Steps, func(s Step) bool { return s.source() == name })) {
 				return true
 			}

@@ -24,7 +24,9 @@ type Offerings interface {
 
 // profileSource names a profile as a source of steps: no offering can have a
 // name with a dot.
-func profileSource(name string) string { return "profile." + name }
+func profileSource(name string) string { return profilePrefix + name }
+
+const profilePrefix = "profile."
 
 // looks is when something outside was last looked at, by this replica.
 type looks struct{ accounts, steps time.Time }
@@ -107,20 +109,22 @@ func (s *Service) findMaker(c Cluster, profile *compiled, f *Facts) {
 	}
 }
 
-// wantedSteps lists the steps of the profile, and after them those of each
-// offering that the cluster hosts.
+// wantedSteps lists the steps of the agent, after them those of the profile, and
+// after them those of each offering that the cluster hosts.
 func (s *Service) wantedSteps(ctx context.Context, c Cluster, profile *compiled, f *Facts) (map[string]json.RawMessage, error) {
 	bodies := map[string]json.RawMessage{}
 	f.Read = map[string]bool{}
 	around := s.around(c)
 	var nodes []graph.Node
-	add := func(source string, steps *offering.Steps, after []string) (last []string) {
-		rendered, err := steps.Render(ctx, around)
+	add := func(source string, rendered []offering.StepBody, err error, after []string) (last []string) {
 		if err != nil {
 			f.Unread = append(f.Unread, fmt.Sprintf("the steps of %s cannot be made: %v", source, err))
 			return after
 		}
 		f.Read[source] = true
+		if len(rendered) == 0 {
+			return after
+		}
 		needed := map[string]bool{}
 		for _, b := range rendered {
 			node := graph.Node{Name: source + "/" + b.Name}
@@ -141,13 +145,18 @@ func (s *Service) wantedSteps(ctx context.Context, c Cluster, profile *compiled,
 		return last
 	}
 	var before []string
+	if rendered, known, err := s.agentBodies(c, profile); known || err != nil {
+		before = add(agentSource, rendered, err, nil)
+	}
 	if profile != nil {
-		before = add(profileSource(profile.name), profile.steps, nil)
+		rendered, err := profile.steps.Render(ctx, around)
+		before = add(profileSource(profile.name), rendered, err, before)
 	}
 	if s.Offerings != nil {
 		for _, off := range s.Offerings.List() {
 			if c.Spec.isFor(off) {
-				add(off.Metadata.Name, off.Steps(), before)
+				rendered, err := off.Steps().Render(ctx, around)
+				add(off.Metadata.Name, rendered, err, before)
 			}
 		}
 	}
@@ -192,13 +201,19 @@ func (s *Service) around(c Cluster) offering.Surroundings {
 }
 
 // Fit reports whether all steps of an offering, and what they need, are ready:
-// whoever places instances there asks.
-func (s Status) Fit(offeringName string) bool {
-	for _, step := range s.Steps {
-		source := step.source()
-		if (source == offeringName || strings.HasPrefix(source, profileSource(""))) && step.State != StepReady && step.State != StepRemoving {
-			return false
+// nothing of it is placed on a cluster where they are not.
+func (s Status) Fit(offeringName string) bool { return s.unfit(offeringName) == nil }
+
+// unfit is the first step that is in an offering's way; nil: none is.
+func (s *Status) unfit(offeringName string) *Step {
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		if step.State == StepReady || step.State == StepRemoving {
+			continue
+		}
+		if source := step.source(); source == offeringName || strings.HasPrefix(source, profilePrefix) {
+			return step
 		}
 	}
-	return true
+	return nil
 }

@@ -227,7 +227,9 @@ func (s *Service) Facts(ctx context.Context, id string) (offering.ClusterFacts, 
 		return offering.ClusterFacts{}, err
 	}
 	spec, status, err := Decode(o)
-	facts := offering.ClusterFacts{ID: o.ID, Domain: spec.Domain, Client: status.Client, Private: spec.Private}
+	facts := offering.ClusterFacts{
+		ID: o.ID, Provider: spec.Provider, Region: spec.Region, Domain: spec.Domain, Client: status.Client, Login: status.Login, Private: spec.Private,
+	}
 	if spec.Nodes > 0 && len(spec.Types) > 0 {
 		facts.Nodes = map[string]int64{}
 		for _, t := range spec.Types {

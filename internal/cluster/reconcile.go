@@ -289,7 +289,7 @@ func (s *Service) forget(id string) {
 
 // hasSteps reports whether there are steps to look after.
 func (s *Service) hasSteps(c Cluster) bool {
-	if len(c.Status.Steps) > 0 || c.Spec.Profile != "" {
+	if len(c.Status.Steps) > 0 || c.Spec.Profile != "" || s.Installs != nil && s.reaches(c) {
 		return true
 	}
 	return s.Offerings != nil && slices.ContainsFunc(s.Offerings.List(), func(off *offering.Offering) bool {

@@ -172,6 +172,7 @@ func (k *Known) host(wanted []want, expected int64, counters map[string]int64, n
 	}
 	settled := *k
 	settled.Phase, settled.Spec.Deleted = Ready, false
+	settled.Status.Steps = nil // they are on their way, and a new cluster would need the same ones
 	if h.Stand == Coming {
 		settled.Status = Status{Capacity: expected}
 	}

@@ -42,6 +42,9 @@ type Service struct {
 	Offerings Offerings
 	// Terraformer applies steps where there is a kubeconfig; nil: agents do.
 	Terraformer Terraformer
+	// Installs puts Drover's own agent on clusters that are reached from here; nil:
+	// people do.
+	Installs *Installs
 	// Around tells what the expressions of steps see besides the cluster; nil: nothing.
 	Around func() (offering.SSOFacts, offering.ServerFacts)
 	// Hosted tells what runs on a cluster; nil: nobody can say.

@@ -20,6 +20,9 @@ type StepItem struct {
 	Digest string
 	Delete bool
 	Body   json.RawMessage // with its secrets; it must not be stored
+	// Adopt takes over objects that have no owner; Unwatched: whether it is well
+	// is told elsewhere. Both are for the control plane's own hands.
+	Adopt, Unwatched bool
 }
 
 // StepSeen is what an agent says of a step.
@@ -112,6 +115,7 @@ func (s *Service) ReportSteps(ctx context.Context, clusterID string, seen []Step
 		if slices.EqualFunc(steps, c.Status.Steps, Step.equal) {
 			return nil
 		}
+		was := c.Status.Steps
 		c.Status.Steps = steps
 		put, err := c.put("steps")
 		if err != nil {
@@ -121,11 +125,24 @@ func (s *Service) ReportSteps(ctx context.Context, clusterID string, seen []Step
 			Actor: "agent:" + clusterID, Cause: ledger.CauseOf(ctx),
 			Puts: []ledger.Put{put}, Wakes: []ledger.Wake{{Ref: c.Ref, Org: c.Org}},
 		})
+		if err == nil && c.Phase == Ready && fitter(was, steps) {
+			return s.offerRoom(ctx, clusterID, c.Spec)
+		}
 		if fault.Reason(err) != "version" {
 			return err
 		}
 	}
 	return fault.New(fault.Unavailable, "cluster %q changes all the time; try again", clusterID)
+}
+
+// fitter reports whether a step is ready that was not: what waited for it may be
+// placed now.
+func fitter(was, now []Step) bool {
+	before := map[string]string{}
+	for _, s := range was {
+		before[s.Name] = s.State
+	}
+	return slices.ContainsFunc(now, func(s Step) bool { return s.State == StepReady && before[s.Name] != StepReady })
 }
 
 const maxSaid = 1024 // bytes of what an agent says of a step

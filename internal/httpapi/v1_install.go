@@ -159,7 +159,7 @@ func (o *own) installable(ctx context.Context, id string) (cluster.InstallConfig
 	if err != nil {
 		return none, err
 	}
-	return cluster.InstallConfig{Server: o.URL, Cluster: id, Image: o.AgentImage, Rules: rules}, nil
+	return cluster.InstallConfig{Server: o.URL, Cluster: id, Image: o.AgentImage, Rules: rules, Health: cluster.AgentHealth}, nil
 }
 
 // applied is all that an agent of the cluster may be told to apply at present.
