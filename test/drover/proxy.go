@@ -1,7 +1,10 @@
 package drover
 
 import (
+	"encoding/pem"
+	"errors"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -32,8 +35,28 @@ type Proxy struct {
 	Failed atomic.Int64 // how often it was not fair
 	Passed atomic.Int64
 
+	Certificate []byte // PEM, of one with TLS
+
+	meddle atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
+	twist  atomic.Pointer[func(*http.Response) error]
+
 	mu    sync.Mutex
 	wakes chan struct{} // closed when those who were put to sleep may go
+}
+
+// Meddle lets a function answer in the place of the server, where it returns
+// true; nil: nobody does. HTTP alone.
+func (p *Proxy) Meddle(f func(http.ResponseWriter, *http.Request) bool) { set(&p.meddle, f, f == nil) }
+
+// Twist changes the server's answers on their way; nil: nobody does. HTTP alone.
+func (p *Proxy) Twist(f func(*http.Response) error) { set(&p.twist, f, f == nil) }
+
+func set[F any](at *atomic.Pointer[F], f F, none bool) {
+	if none {
+		at.Store(nil)
+		return
+	}
+	at.Store(&f)
 }
 
 func newProxy() *Proxy { return &Proxy{Odds: 5, wakes: make(chan struct{})} }
@@ -78,6 +101,18 @@ func (p *Proxy) fate() (m Mood, late bool) {
 // HTTPProxy stands before an HTTP server until the test ends.
 func HTTPProxy(t testing.TB, target string) *Proxy {
 	t.Helper()
+	return proxy(t, target, &http.Transport{MaxIdleConnsPerHost: 64}, (*httptest.Server).Start)
+}
+
+// HTTPSProxy does so for a server with TLS, which the transport reaches. Its own
+// certificate is in Certificate.
+func HTTPSProxy(t testing.TB, target string, by http.RoundTripper) *Proxy {
+	t.Helper()
+	return proxy(t, target, by, (*httptest.Server).StartTLS)
+}
+
+func proxy(t testing.TB, target string, by http.RoundTripper, start func(*httptest.Server)) *Proxy {
+	t.Helper()
 	u, err := url.Parse(target)
 	if err != nil {
 		t.Fatal(err)
@@ -85,12 +120,27 @@ func HTTPProxy(t testing.TB, target string) *Proxy {
 	p := newProxy()
 	through := &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(u); r.Out.Host = r.In.Host },
-		Transport: &http.Transport{MaxIdleConnsPerHost: 64},
+		Transport: by,
+		ModifyResponse: func(r *http.Response) error {
+			if Mood(p.mood.Load()) == Asleep { // what was under way is lost as well
+				p.Failed.Add(1)
+				p.sleep(r.Request.Context().Done())
+				return errors.New("its answer was lost")
+			}
+			if f := p.twist.Load(); f != nil {
+				return (*f)(r)
+			}
+			return nil
+		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.WriteHeader(http.StatusBadGateway)
 		},
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f := p.meddle.Load(); f != nil && (*f)(w, r) {
+			p.Failed.Add(1)
+			return
+		}
 		m, late := p.fate()
 		switch {
 		case m == Fair:
@@ -110,7 +160,11 @@ func HTTPProxy(t testing.TB, target string) *Proxy {
 			panic(http.ErrAbortHandler)
 		}
 	}))
-	server.Config.ErrorLog = nil
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	start(server)
+	if c := server.Certificate(); c != nil {
+		p.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})
+	}
 	p.Addr = server.Listener.Addr().String()
 	t.Cleanup(func() {
 		p.Feel(Away)

@@ -1,0 +1,299 @@
+//go:build e2e
+
+package dataplane_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/test/drover"
+	"github.com/droverhq/drover/test/kubernetes"
+)
+
+func TestMain(m *testing.M) {
+	for _, v := range os.Environ() { // the settings of whoever runs the tests are not theirs
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "DROVER_") && !strings.HasPrefix(name, "DROVER_TEST_") {
+			os.Unsetenv(name)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// world is a control plane that sells shops.
+type world struct {
+	t *testing.T
+	s *drover.Server
+	c *client.Client
+}
+
+func start(t *testing.T, args ...string) *world {
+	t.Helper()
+	data, err := os.ReadFile("testdata/shop.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "shop.yaml"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := drover.Serve(t, append([]string{"--offerings-dir", dir}, args...)...)
+	return &world{t: t, s: s, c: s.Client(t)}
+}
+
+// plane is a data plane on Kubernetes whose agent is the built binary.
+type plane struct {
+	*world
+	name   string
+	k      *kubernetes.Cluster
+	agent  *drover.Agent
+	server *drover.Proxy // between the agent and the control plane
+	api    *drover.Proxy // between the agent and Kubernetes
+}
+
+// register brings a cluster into the fleet as an operator and the cluster's
+// administrator do, by the printed line, and starts its agent.
+func (w *world) register(name, region string, k *kubernetes.Cluster) *plane {
+	t := w.t
+	t.Helper()
+	if _, stderr, code := w.s.Run("create", "cluster", name, "--provider", "metal", "--region", region); code != 0 {
+		t.Fatalf("cannot register %s: %s", name, stderr)
+	}
+	p := &plane{world: w, name: name, k: k}
+	p.start(p.install())
+	p.await("ready")
+	return p
+}
+
+var quoted = regexp.MustCompile(`"(http[^"]+)"`)
+
+// install runs the line that the server prints: whoever has it has nothing else.
+func (p *plane) install() (token string) {
+	t := p.t
+	t.Helper()
+	answer := p.ask(http.MethodPost, "/api/v1/clusters/"+p.name+"/join", "")
+	var join v1.Join
+	if err := json.Unmarshal(answer.Body, &join); err != nil || answer.Status != http.StatusCreated {
+		t.Fatalf("no line: %d %s", answer.Status, answer.Body)
+	}
+	line := quoted.FindStringSubmatch(join.Command)
+	if !strings.HasPrefix(join.Command, "kubectl apply --server-side -f ") || line == nil {
+		t.Fatalf("the line is %s", join.Command)
+	}
+	stream := drover.Must(t, drover.Request{Method: http.MethodGet, URL: line[1]})
+	if stream.Status != http.StatusOK {
+		t.Fatalf("the line fetches %d: %s", stream.Status, stream.Body)
+	}
+	admin := applier(t, p.k.Admin())
+	for _, o := range split(t, stream.Body) {
+		if err := admin.apply(t.Context(), o, ""); err != nil {
+			t.Fatalf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+		if o.GetKind() == "Secret" {
+			data, _ := o.Object["stringData"].(map[string]any)
+			token, _ = data["token"].(string)
+		}
+	}
+	if token == "" {
+		t.Fatal("the manifests have no token")
+	}
+	return token
+}
+
+// start runs the agent with the rights of its own account, through two proxies.
+func (p *plane) start(token string, options ...string) {
+	t := p.t
+	t.Helper()
+	p.server = drover.HTTPProxy(t, p.s.URL())
+	p.agent, p.api = p.replica(token, options...)
+	p.agent.Server = "http://" + p.server.Addr
+}
+
+// replica runs one more process of the agent.
+func (p *plane) replica(token string, options ...string) (*drover.Agent, *drover.Proxy) {
+	t := p.t
+	t.Helper()
+	api := apiProxy(t, p.k)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	config := throughProxy(t, p.k.KubeconfigOfAccount(t, cluster.AgentNamespace, cluster.AgentName), api)
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	options = append([]string{"kubeconfig=" + file, "address=lb.example.com", "resync=20s"}, options...)
+	return drover.Join(t, "http://"+p.server.Addr, p.name, token, "--log-level", "debug", "--runtime", "kubernetes", "--runtime-options", strings.Join(options, ",")), api
+}
+
+// apiProxy stands before the API server and keeps the certificate to itself.
+func apiProxy(t *testing.T, k *kubernetes.Cluster) *drover.Proxy {
+	t.Helper()
+	by, err := rest.TransportFor(&rest.Config{Host: k.URL, TLSClientConfig: rest.TLSClientConfig{CAData: k.Admin().CAData}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return drover.HTTPSProxy(t, k.URL, by)
+}
+
+func throughProxy(t *testing.T, kubeconfig []byte, by *drover.Proxy) []byte {
+	t.Helper()
+	c, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range c.Clusters {
+		cluster.Server, cluster.CertificateAuthorityData = "https://"+by.Addr, by.Certificate
+	}
+	out, err := clientcmd.Write(*c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (w *world) ask(method, path, body string) drover.Answer {
+	w.t.Helper()
+	token, err := w.s.AdminToken()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return drover.Must(w.t, drover.Request{Method: method, URL: w.s.URL() + path, Token: token, Body: []byte(body)})
+}
+
+func (w *world) get(resource, name string) (phase, status string) {
+	o, err := w.c.Get(context.Background(), resource, name, "")
+	if client.Status(err) == http.StatusNotFound {
+		return "gone", ""
+	}
+	if err != nil {
+		return "unknown", err.Error()
+	}
+	return o.Phase, string(o.Status)
+}
+
+// is waits until a thing has a phase.
+func (w *world) is(resource, name, phase string) {
+	w.t.Helper()
+	seen := ""
+	defer func() {
+		if seen != phase {
+			out, _, _ := w.s.Run("describe", strings.TrimSuffix(resource, "s"), name)
+			w.t.Log(out)
+		}
+	}()
+	w.until(fmt.Sprintf("%s of %s to be %s", name, resource, phase), func() bool {
+		got, _ := w.get(resource, name)
+		if got != seen {
+			seen = got
+			w.t.Logf("%s: %s", name, got)
+		}
+		return got == phase
+	})
+}
+
+// until has more patience than others: the machine is busy with servers.
+func (w *world) until(what string, so func() bool) {
+	w.t.Helper()
+	deadline := time.Now().Add(90 * time.Second)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("waited in vain for %s", what)
+		}
+		<-tick.C
+	}
+}
+
+// says waits until the description of a thing has a text.
+func (w *world) says(resource, name string, texts ...string) string {
+	w.t.Helper()
+	out, lacks := "", ""
+	met := false
+	defer func() {
+		if !met {
+			w.t.Logf("describe %s %s lacks %q:\n%s", resource, name, lacks, out)
+		}
+	}()
+	w.until(fmt.Sprintf("%s %s to say %q", resource, name, texts), func() bool {
+		out, _, _ = w.s.Run("describe", resource, name)
+		for _, text := range texts {
+			if lacks = text; !strings.Contains(out, text) {
+				return false
+			}
+		}
+		met = true
+		return true
+	})
+	return out
+}
+
+func (p *plane) await(phase string) { p.t.Helper(); p.is("clusters", p.name, phase) }
+
+// order orders a shop there and returns its namespace.
+func (w *world) order(name, region string, parameters map[string]any) (namespace string) {
+	w.t.Helper()
+	o, err := w.c.Create(context.Background(), "shops", v1.CreateInstance{Name: name, Provider: "metal", Region: region, Parameters: parameters})
+	if err != nil {
+		w.t.Fatalf("cannot order %s: %v", name, err)
+	}
+	return "drover-" + o.ID
+}
+
+func (w *world) remove(resource, name string) {
+	w.t.Helper()
+	if _, err := w.c.Delete(context.Background(), resource, name); err != nil {
+		w.t.Fatalf("cannot delete %s: %v", name, err)
+	}
+}
+
+func (w *world) update(name string, parameters map[string]any) {
+	w.t.Helper()
+	if _, err := w.c.Update(context.Background(), "shops", name, v1.UpdateInstance{Parameters: parameters}); err != nil {
+		w.t.Fatalf("cannot update %s: %v", name, err)
+	}
+}
+
+// kubelet runs whatever Deployments want, as soon as they want it. It ends with
+// the test.
+func kubelet(t *testing.T, k *kubernetes.Cluster) {
+	t.Helper()
+	all, ctx := k.Client(t).AppsV1(), t.Context()
+	go func() {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			list, err := all.Deployments("").List(ctx, metav1.ListOptions{})
+			if err != nil {
+				continue // the test has stopped the server
+			}
+			for _, d := range list.Items {
+				if d.Status.ObservedGeneration == d.Generation || d.Namespace == cluster.AgentNamespace || d.DeletionTimestamp != nil {
+					continue
+				}
+				n := *d.Spec.Replicas
+				d.Status = appsv1.DeploymentStatus{ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
+					Conditions: []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: "True"}, {Type: appsv1.DeploymentProgressing, Status: "True", Reason: "NewReplicaSetAvailable"}}}
+				_, _ = all.Deployments(d.Namespace).UpdateStatus(ctx, &d, metav1.UpdateOptions{})
+			}
+		}
+	}()
+}
