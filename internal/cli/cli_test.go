@@ -68,6 +68,7 @@ func TestScripts(t *testing.T) {
 			"lookslike": looksLike,
 			"old":       old,
 			"spoil":     spoil,
+			"beside":    beside,
 		},
 	})
 }
@@ -107,6 +108,12 @@ func old(ts *testscript.TestScript, _ bool, _ []string) {
 func spoil(ts *testscript.TestScript, _ bool, _ []string) {
 	old(ts, false, nil)
 	edit(ts, regexp.MustCompile(`refresh-token: .*`), "refresh-token: used")
+}
+
+// beside leaves what a running `drover up` leaves in its data directory.
+func beside(ts *testscript.TestScript, _ bool, _ []string) {
+	ts.Check(os.WriteFile(ts.MkAbs(".drover/local.json"), fmt.Appendf(nil, `{"server":%q,"token_file":"admin.token"}`, ts.Getenv("SERVER")), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs(".drover/admin.token"), []byte("good\n"), 0o600))
 }
 
 func edit(ts *testscript.TestScript, what *regexp.Regexp, with string) {

@@ -73,6 +73,10 @@ func clusterOf(o v1.Object) (s clusterState) {
 	return s
 }
 
+// putAgent is the step that puts the agent on a cluster that the control plane
+// reaches.
+const putAgent = "drover.agent/agent"
+
 // steps counts those that are wanted, and names the one that it is at.
 func (s clusterState) steps() (ready, all int, at clusterStep) {
 	for _, step := range s.Status.Steps {
@@ -93,7 +97,10 @@ func (s clusterState) steps() (ready, all int, at clusterStep) {
 // clusterDetail is what a cluster is at within its phase, for whoever waits.
 func clusterDetail(o v1.Object) string {
 	s := clusterOf(o)
-	if ready, all, at := s.steps(); o.Phase == "cluster_provisioned" && all > 0 && at.Name != "" {
+	if ready, all, at := s.steps(); o.Phase == "cluster_provisioned" && all > 0 {
+		if at.Name == "" {
+			return ""
+		}
 		text := fmt.Sprintf("step %d of %d: %s", ready+1, all, at.Name)
 		if at.Message != "" {
 			text += ": " + at.Message
@@ -145,6 +152,9 @@ func (s clusterState) notReady(o v1.Object) string {
 		}
 		return text
 	case "waiting_for_fleetshard_operator":
+		if s.Status.Installation == "" && slices.ContainsFunc(s.Status.Steps, func(step clusterStep) bool { return step.Name == putAgent }) {
+			return "its agent was put there and has not connected yet: look at its pods in namespace drover-system, and whether they reach the server's --public-url"
+		}
 		if s.Status.Installation == "" {
 			return "its agent has not connected yet: `drover cluster join " + name + "` prints the line that installs it"
 		}
@@ -228,7 +238,11 @@ func clusterFacts(o v1.Object, use *v1.ClusterUse, since time.Time, now time.Tim
 	case "drained":
 		add("Orders", "none, it is drained: `drover cluster undrain "+name+"` takes that back, `drover cluster delete "+name+"` takes it away")
 	default:
-		add("Orders", "none, it is being drained: it is empty once what runs there has ended")
+		left := "what runs there"
+		if use != nil {
+			left = "what uses its last " + count(use.Used, "unit")
+		}
+		add("Orders", "none, it is being drained: it is empty once "+left+" has ended")
 	}
 	add("Place", s.Spec.Provider+"/"+s.Spec.Region)
 	add("Tenant", s.Spec.Org)
@@ -314,7 +328,11 @@ func (c *CLI) clusterSections(o v1.Object, use *v1.ClusterUse) error {
 			return text
 		}}
 		for _, step := range s.Status.Steps {
-			t.add("  "+step.Name, step.State, strconv.Itoa(step.Objects), strings.Join(step.Needs, ","), step.Message)
+			objects := "-" // agents do not count them
+			if step.Objects > 0 {
+				objects = strconv.Itoa(step.Objects)
+			}
+			t.add("  "+step.Name, step.State, objects, strings.Join(step.Needs, ","), step.Message)
 		}
 		if err := t.write(c.cfg.Out); err != nil {
 			return err

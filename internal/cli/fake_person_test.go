@@ -17,13 +17,13 @@ import (
 )
 
 // fullStatus is all that an instance can tell.
-const fullStatus = `{"expires": "2026-05-03T12:00:00Z", "cluster": "c1", "source": "list", "paid": {"model": "eval"},
+const fullStatus = `{"expires": "2026-05-03T12:00:00Z", "cluster": "c1", "placed": "it was the oldest", "source": "list", "paid": {"model": "eval"},
 	"client": "srvc-acct-canary", "named": true, "published": {"orders.kafkas.localhost": "router.c1.example.org"},
 	"routes": [{"name": "bootstrap", "host": "orders.kafkas.localhost", "router": "router.c1.example.org"}, {"name": "b0", "host": "b0-orders.kafkas.localhost", "router": "r0.c1.example.org"}],
 	"versions": {"strimzi": "0.30"}, "observed": {"generation": 1, "versions": {"kafka": "3.3.1", "strimzi": "0.29"}, "upgrading": ["strimzi"]}}`
 
 // kafkaDocument is what command lines read of an offering.
-const kafkaDocument = `{"spec": {"types": [{"name": "standard", "sizes": [{"name": "x1"}]}, {"name": "developer", "sizes": [{"name": "x1"}]}],
+const kafkaDocument = `{"spec": {"names": {"singular": "kafka", "plural": "kafkas"}, "types": [{"name": "standard", "sizes": [{"name": "x1"}]}, {"name": "developer", "sizes": [{"name": "x1"}]}],
 	"billing": [{"name": "standard"}, {"name": "eval", "promotable": ["standard"]}],
 	"providers": [{"name": "aws", "regions": [{"name": "us-east-1"}]}], "components": [{"name": "kafka", "versions": ["3.4.0"]}, {"name": "strimzi"}]}}`
 

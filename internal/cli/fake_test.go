@@ -290,7 +290,7 @@ func (f *fake) create(r *http.Request) (any, error) {
 	spec, _ := json.Marshal(q)
 	o := v1.Object{
 		Kind: "instance", ID: "d-" + q.Name, Resource: resource, Name: q.Name, Owner: "alice", Org: "acme", Phase: "accepted",
-		Generation: 1, Spec: spec, Fields: map[string]any{"host": q.Name + "." + resource + ".localhost", "offering": strings.TrimSuffix(resource, "s"), "region": "local"},
+		Generation: 1, Spec: spec, Fields: map[string]any{"host": q.Name + "." + resource + ".localhost", "offering": strings.TrimSuffix(resource, "s"), "region": "local", "rank": "", "version": "1.0.0"},
 	}
 	o = f.write("alice", "request:r1", "create", o)
 	for _, phase := range []string{"preparing", "provisioning", "ready"} {

@@ -141,7 +141,7 @@ func (r *objectRows) message(o v1.Object) string {
 		}
 		if text := why(o); text != "" {
 			parts = append(parts, text)
-		} else if o.Phase != "ready" && s.Status.Installation == "" && s.Status.Maker == nil {
+		} else if s.Status.Installation == "" && o.Phase == "waiting_for_fleetshard_operator" {
 			parts = append(parts, "its agent has not connected yet")
 		}
 		if n := len(s.Status.Strays); n > 0 {
