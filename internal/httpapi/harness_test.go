@@ -52,7 +52,7 @@ func newRigOn(t testing.TB, database string, edit ...func(*httpapi.Config)) *rig
 	t.Helper()
 	store, err := sqlledger.Open(t.Context(), sqlledger.Config{
 		URL: database, Key: bytes.Repeat([]byte{7}, ledger.KeySize),
-		Kinds: append(policy.Kinds(), instance.Kind, operation.Kind, operation.AuditKind, cluster.Kind, access.SigningKey, offering.Kind),
+		Kinds: append(policy.Kinds(), instance.Kind, operation.Kind, operation.AuditKind, cluster.Kind, cluster.KindProfile, access.SigningKey, offering.Kind),
 	})
 	if err != nil {
 		t.Fatal(err)

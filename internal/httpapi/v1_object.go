@@ -9,6 +9,7 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/account"
+	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
@@ -186,6 +187,7 @@ var plumbing = map[string][]string{
 var sealed = map[string]struct{ spec, status []string }{
 	access.KindUser.Name: {spec: []string{"password", "epoch"}},
 	account.Kind.Name:    {spec: []string{"secret", "next"}},
+	cluster.Kind.Name:    {spec: []string{"kubeconfig"}, status: []string{"kubeconfig", "state"}},
 	instance.Kind.Name:   {status: []string{"secret"}},
 }
 
