@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/droverhq/drover/internal/document"
 	"github.com/droverhq/drover/internal/offering"
 )
 
@@ -47,8 +48,8 @@ var (
 func ParseProfile(source string, data []byte, makers []string) (ProfileFile, *offering.Steps, error) {
 	var file ProfileFile
 	var steps *offering.Steps
-	err := offering.Read(source, data, &file, "profile", func(mistaken offering.Mistaken) {
-		at := func(message string, path ...any) { mistaken(path, 0, message) }
+	err := document.Read(source, data, document.Form{Kind: "profile"}, &file, func(f *document.File) {
+		at := func(message string, path ...any) { f.Inside(path, 0, message) }
 		if file.APIVersion != offering.APIVersion {
 			at("must be "+offering.APIVersion, "apiVersion")
 		}
@@ -58,9 +59,9 @@ func ParseProfile(source string, data []byte, makers []string) (ProfileFile, *of
 		if !profileForm.MatchString(file.Metadata.Name) {
 			at("must be lower-case letters, digits and dashes, such as small", "metadata", "name")
 		}
-		file.Spec.check(makers, func(message string, path ...any) { at(message, append([]any{"spec"}, path...)...) })
+		file.Spec.check(makers, func(message string, path ...any) { at(message, document.Under([]any{"spec"}, path...)...) })
 		steps = offering.CompileSteps(file.Spec.Steps, func(path []any, offset int, message string) {
-			mistaken(append([]any{"spec", "steps"}, path...), offset, message)
+			f.Inside(document.Under([]any{"spec", "steps"}, path...), offset, message)
 		})
 	})
 	return file, steps, err

@@ -55,12 +55,12 @@ var reserved = []string{
 }
 
 // check reports what the types of the fields cannot say.
-func (f *file) check(d *Document) {
+func (f file) check(d *Document) {
 	if d.APIVersion != APIVersion {
-		f.missing([]any{"apiVersion"}, "must be %s", APIVersion)
+		f.Missing([]any{"apiVersion"}, "must be %s", APIVersion)
 	}
 	if d.Kind != FileKind {
-		f.missing([]any{"kind"}, "must be %s", FileKind)
+		f.Missing([]any{"kind"}, "must be %s", FileKind)
 	}
 	f.form([]any{"metadata", "name"}, d.Metadata.Name, nameForm, "lower-case letters, digits and dashes, such as dinosaur")
 	spec := []any{"spec"}
@@ -75,43 +75,43 @@ func (f *file) check(d *Document) {
 	f.checkOperation(&d.Spec, spec)
 	f.checkPlacement(&d.Spec, under(spec, "placement"))
 	if len(d.Spec.Desired) == 0 {
-		f.missing(under(spec, "desired"), "must say what the data plane receives")
+		f.Missing(under(spec, "desired"), "must say what the data plane receives")
 	}
 	for _, name := range shown {
 		if _, clash := d.Spec.Present[name]; clash {
-			f.at(under(spec, "present", name), "is always shown; choose another name")
+			f.At(under(spec, "present", name), "is always shown; choose another name")
 		}
 		if _, clash := d.Spec.Admin.Present[name]; clash {
-			f.at(under(spec, "admin", "present", name), "is always shown; choose another name")
+			f.At(under(spec, "admin", "present", name), "is always shown; choose another name")
 		}
 	}
 }
 
 // form reports text that is empty or does not look as it must.
-func (f *file) form(path []any, value string, form *regexp.Regexp, want string) bool {
+func (f file) form(path []any, value string, form *regexp.Regexp, want string) bool {
 	switch {
 	case form.MatchString(value):
 		return true
 	case value == "":
-		f.missing(path, "is required: %s", want)
+		f.Missing(path, "is required: %s", want)
 	default:
-		f.at(path, "must be %s", want)
+		f.At(path, "must be %s", want)
 	}
 	return false
 }
 
-func (f *file) checkNames(s *Spec, path []any) {
+func (f file) checkNames(s *Spec, path []any) {
 	names := under(path, "names")
 	f.form(under(names, "kind"), s.Names.Kind, kindForm, "a word such as Dinosaur")
 	for field, value := range map[string]string{"singular": s.Names.Singular, "plural": s.Names.Plural} {
 		if f.form(under(names, field), value, wordForm, "a lower-case word such as dinosaurs") && slices.Contains(reserved, value) {
-			f.at(under(names, field), "is a word of the product; choose another name")
+			f.At(under(names, field), "is a word of the product; choose another name")
 		}
 	}
 	api := under(path, "api")
 	f.form(under(api, "group"), s.API.Group, wordForm, "a lower-case word such as dinosaurs_mgmt")
 	if versionForm.MatchString(s.API.Group) {
-		f.at(under(api, "group"), "must not look like a version")
+		f.At(under(api, "group"), "must not look like a version")
 	}
 	f.form(under(api, "version"), s.API.Version, versionForm, "v1 or the like")
 	f.form(under(api, "errorPrefix"), s.API.ErrorPrefix, prefixForm, "upper-case words with dashes, such as DINOSAURS-MGMT")
@@ -122,26 +122,26 @@ func (f *file) checkNames(s *Spec, path []any) {
 		for wire, column := range m {
 			at := under(api, field, wire)
 			if !fieldForm.MatchString(wire) {
-				f.at(at, "is not a name of a field")
+				f.At(at, "is not a name of a field")
 			}
 			if !slices.Contains(columns, column) {
-				f.missing(at, "instances have no column %.64q; there are %s", column, strings.Join(columns, ", "))
+				f.Missing(at, "instances have no column %.64q; there are %s", column, strings.Join(columns, ", "))
 			}
 		}
 	}
 }
 
 // unique reports a name that is there twice.
-func (f *file) unique(seen map[string]bool, name string, path []any) {
+func (f file) unique(seen map[string]bool, name string, path []any) {
 	if name != "" && seen[name] {
-		f.at(path, "the name %.64q is there twice", name)
+		f.At(path, "the name %.64q is there twice", name)
 	}
 	seen[name] = true
 }
 
-func (f *file) checkTypes(s *Spec, path []any) {
+func (f file) checkTypes(s *Spec, path []any) {
 	if len(s.Types) == 0 {
-		f.missing(path, "must have at least one instance type")
+		f.Missing(path, "must have at least one instance type")
 	}
 	seen := map[string]bool{}
 	for i, t := range s.Types {
@@ -150,7 +150,7 @@ func (f *file) checkTypes(s *Spec, path []any) {
 		f.unique(seen, t.Name, under(at, "name"))
 		f.checkPlan(s, t, at)
 		if len(t.Sizes) == 0 {
-			f.missing(under(at, "sizes"), "must have at least one size")
+			f.Missing(under(at, "sizes"), "must have at least one size")
 		}
 		sizes := map[string]bool{}
 		for j, s := range t.Sizes {
@@ -158,18 +158,18 @@ func (f *file) checkTypes(s *Spec, path []any) {
 			f.form(under(at, "name"), s.Name, wordForm, "a lower-case word such as x1")
 			f.unique(sizes, s.Name, under(at, "name"))
 			if s.Capacity < 0 {
-				f.at(under(at, "capacity"), "must not be negative")
+				f.At(under(at, "capacity"), "must not be negative")
 			}
 			if s.Quota < 0 {
-				f.at(under(at, "quota"), "must not be negative")
+				f.At(under(at, "quota"), "must not be negative")
 			}
 		}
 	}
 }
 
-func (f *file) checkProviders(s *Spec, path []any) {
+func (f file) checkProviders(s *Spec, path []any) {
 	if len(s.Providers) == 0 {
-		f.missing(path, "must have at least one provider")
+		f.Missing(path, "must have at least one provider")
 	}
 	seen := map[string]bool{}
 	for i, p := range s.Providers {
@@ -177,7 +177,7 @@ func (f *file) checkProviders(s *Spec, path []any) {
 		f.form(under(at, "name"), p.Name, wordForm, "a lower-case word such as aws")
 		f.unique(seen, p.Name, under(at, "name"))
 		if len(p.Regions) == 0 {
-			f.missing(under(at, "regions"), "must have at least one region")
+			f.Missing(under(at, "regions"), "must have at least one region")
 		}
 		regions := map[string]bool{}
 		for j, r := range p.Regions {
@@ -186,7 +186,7 @@ func (f *file) checkProviders(s *Spec, path []any) {
 			f.unique(regions, r.Name, under(at, "name"))
 			for k, name := range r.Types {
 				if !slices.ContainsFunc(s.Types, func(t Type) bool { return t.Name == name }) {
-					f.at(under(at, "types", k), "there is no instance type %.64q", name)
+					f.At(under(at, "types", k), "there is no instance type %.64q", name)
 				}
 			}
 			f.checkLimits(s, r, at)
@@ -194,9 +194,9 @@ func (f *file) checkProviders(s *Spec, path []any) {
 	}
 }
 
-func (f *file) checkComponents(s *Spec, path []any) {
+func (f file) checkComponents(s *Spec, path []any) {
 	if len(s.Components) == 0 {
-		f.missing(path, "must name at least one component and its versions")
+		f.Missing(path, "must name at least one component and its versions")
 	}
 	seen := map[string]bool{}
 	for i, c := range s.Components {
@@ -204,13 +204,13 @@ func (f *file) checkComponents(s *Spec, path []any) {
 		f.unique(seen, c.Name, under(path, i, "name"))
 		f.checkVersions(c.Versions, under(path, i, "versions"))
 		if len(c.Versions) == 0 && s.Agent.Reports[c.Name] == "" {
-			f.missing(under(path, i, "versions"), "must have at least one version, or agent.reports must say where agents tell them")
+			f.Missing(under(path, i, "versions"), "must have at least one version, or agent.reports must say where agents tell them")
 		}
 		f.oneOf(under(path, i, "downgrade"), c.Downgrade, downgrades)
 	}
 }
 
-func (f *file) checkVersions(versions []string, path []any) {
+func (f file) checkVersions(versions []string, path []any) {
 	seen := map[string]bool{}
 	for i, v := range versions {
 		f.form(under(path, i), v, releaseForm, "a version such as 1.0.0")
@@ -218,34 +218,34 @@ func (f *file) checkVersions(versions []string, path []any) {
 	}
 }
 
-func (f *file) checkRoutes(routes []Route, path []any) {
+func (f file) checkRoutes(routes []Route, path []any) {
 	seen := map[string]bool{}
 	for i, r := range routes {
 		f.form(under(path, i, "name"), r.Name, wordForm, "a lower-case word such as web")
 		f.unique(seen, r.Name, under(path, i, "name"))
 		if r.Host == "" {
-			f.missing(under(path, i, "host"), "is required: a host name such as ${instance.name}.example.org")
+			f.Missing(under(path, i, "host"), "is required: a host name such as ${instance.name}.example.org")
 		}
 	}
 }
 
-func (f *file) checkHooks(hooks []Hook, path []any) {
+func (f file) checkHooks(hooks []Hook, path []any) {
 	seen := map[string]bool{}
 	for i, h := range hooks {
 		at := under(path, i)
 		if !slices.Contains(phases, h.Phase) {
-			f.missing(under(at, "phase"), "must be one of %s", strings.Join(phases, ", "))
+			f.Missing(under(at, "phase"), "must be one of %s", strings.Join(phases, ", "))
 		}
 		u, err := url.Parse(h.URL)
 		switch {
 		case h.URL == "":
-			f.missing(under(at, "url"), "is required")
+			f.Missing(under(at, "url"), "is required")
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Contains(h.URL, "${"):
-			f.at(under(at, "url"), "must be an address such as https://hooks.example.org/ready, without credentials and expressions")
+			f.At(under(at, "url"), "must be an address such as https://hooks.example.org/ready, without credentials and expressions")
 		}
 		f.unique(seen, h.Phase+" "+h.URL, under(at, "url"))
 		if h.Timeout > Duration(time.Minute) {
-			f.at(under(at, "timeout"), "must be at most 1m")
+			f.At(under(at, "timeout"), "must be at most 1m")
 		}
 	}
 }

@@ -18,59 +18,59 @@ var (
 )
 
 // oneOf reports a word that is none of those there are; "" is none said.
-func (f *file) oneOf(path []any, word string, words []string) {
+func (f file) oneOf(path []any, word string, words []string) {
 	if word != "" && !slices.Contains(words, word) {
-		f.at(path, "must be one of %s", strings.Join(words, ", "))
+		f.At(path, "must be one of %s", strings.Join(words, ", "))
 	}
 }
 
-func (f *file) checkServes(s *Spec, path []any) {
+func (f file) checkServes(s *Spec, path []any) {
 	seen := map[string]bool{}
 	for i, what := range s.API.Serves {
 		if what == "" {
-			f.missing(under(path, "serves", i), "must be one of %s", strings.Join(serves, ", "))
+			f.Missing(under(path, "serves", i), "must be one of %s", strings.Join(serves, ", "))
 		}
 		f.oneOf(under(path, "serves", i), what, serves)
 		f.unique(seen, what, under(path, "serves", i))
 	}
 	if seen["promote"] && !slices.ContainsFunc(s.Billing, func(b BillingModel) bool { return len(b.Promotable) > 0 }) {
-		f.at(under(path, "serves", slices.Index(s.API.Serves, "promote")), "no billing model is promotable")
+		f.At(under(path, "serves", slices.Index(s.API.Serves, "promote")), "no billing model is promotable")
 	}
 	for reason, n := range s.API.Codes {
 		if at := under(path, "codes", reason); !wordForm.MatchString(reason) || n < 1 || n > 9999 {
-			f.missing(at, "must be a reason and a number from 1 to 9999")
+			f.Missing(at, "must be a reason and a number from 1 to 9999")
 		}
 	}
 	for wire, column := range s.API.Order {
 		if column == "rank" && s.API.Rank == "" {
-			f.at(under(path, "order", wire), "needs a rank: what lists are sorted by")
+			f.At(under(path, "order", wire), "needs a rank: what lists are sorted by")
 		}
 	}
 }
 
 // checkPlan reports what is wrong with how one comes to a type.
-func (f *file) checkPlan(s *Spec, t Type, path []any) {
+func (f file) checkPlan(s *Spec, t Type, path []any) {
 	f.oneOf(under(path, "quota"), t.Quota, quotas)
 	switch {
 	case t.PerOwner < 0:
-		f.at(under(path, "perOwner"), "must not be negative")
+		f.At(under(path, "perOwner"), "must not be negative")
 	case t.PerOwner > 0 && t.Quota != QuotaTrial:
-		f.at(under(path, "perOwner"), "is for types with the quota trial")
+		f.At(under(path, "perOwner"), "is for types with the quota trial")
 	}
 	for i, name := range t.Billing {
 		if !slices.ContainsFunc(s.Billing, func(b BillingModel) bool { return b.Name == name }) {
-			f.missing(under(path, "billing", i), "there is no billing model %.64q", name)
+			f.Missing(under(path, "billing", i), "there is no billing model %.64q", name)
 		}
 	}
 	switch {
 	case t.Reserved < 0 || t.Reserved > 100:
-		f.at(under(path, "reserved"), "must be from 0 to 100")
+		f.At(under(path, "reserved"), "must be from 0 to 100")
 	case t.Reserved > 0 && len(s.Reserved) == 0:
-		f.at(under(path, "reserved"), "needs spec.reserved: the document of what is kept warm")
+		f.At(under(path, "reserved"), "needs spec.reserved: the document of what is kept warm")
 	}
 }
 
-func (f *file) checkBilling(all []BillingModel, path []any) {
+func (f file) checkBilling(all []BillingModel, path []any) {
 	seen := map[string]bool{}
 	for i, b := range all {
 		at := under(path, i)
@@ -83,29 +83,29 @@ func (f *file) checkBilling(all []BillingModel, path []any) {
 		}
 		for j, to := range b.Promotable {
 			if to == b.Name || !slices.ContainsFunc(all, func(other BillingModel) bool { return other.Name == to }) {
-				f.missing(under(at, "promotable", j), "there is no other billing model %.64q", to)
+				f.Missing(under(at, "promotable", j), "there is no other billing model %.64q", to)
 			}
 		}
 	}
 }
 
-func (f *file) checkLimits(s *Spec, r Region, path []any) {
+func (f file) checkLimits(s *Spec, r Region, path []any) {
 	for name, units := range r.Limits {
 		at := under(path, "limits", name)
 		if !slices.ContainsFunc(s.Types, func(t Type) bool { return t.Name == name }) {
-			f.at(at, "there is no instance type %.64q", name)
+			f.At(at, "there is no instance type %.64q", name)
 		}
 		if units < 0 {
-			f.at(at, "must not be negative")
+			f.At(at, "must not be negative")
 		}
 	}
 }
 
-func (f *file) checkOperation(s *Spec, path []any) {
+func (f file) checkOperation(s *Spec, path []any) {
 	if s.Identity != nil {
 		at := under(path, "identity", "name")
 		if f.form(at, s.Identity.Name, wordForm, "a lower-case word such as canary") && s.Identity.Name == secretAgent {
-			f.at(at, "is the name of the agent's own secret; choose another")
+			f.At(at, "is the name of the agent's own secret; choose another")
 		}
 	}
 	if s.Terms != "" {
@@ -119,7 +119,7 @@ func (f *file) checkOperation(s *Spec, path []any) {
 		at := under(admin, "roles", method)
 		f.oneOf(at, method, methods)
 		if len(roles) == 0 {
-			f.missing(at, "must name at least one role; leave the method out if nobody may")
+			f.Missing(at, "must name at least one role; leave the method out if nobody may")
 		}
 		for i, role := range roles {
 			f.form(under(at, i), role, fieldForm, "the name of a role")
@@ -129,7 +129,7 @@ func (f *file) checkOperation(s *Spec, path []any) {
 	f.checkAgent(s, under(path, "agent"))
 }
 
-func (f *file) checkAgent(s *Spec, path []any) {
+func (f file) checkAgent(s *Spec, path []any) {
 	if s.Agent.Kind != "" {
 		f.form(under(path, "kind"), s.Agent.Kind, kindForm, "a word such as ManagedDinosaur")
 	}
@@ -139,28 +139,28 @@ func (f *file) checkAgent(s *Spec, path []any) {
 	if s.Agent.Operator != "" {
 		f.form(under(path, "operator"), s.Agent.Operator, fieldForm, "the name of a field")
 	} else if len(s.Agent.Reports) > 0 {
-		f.missing(under(path, "operator"), "is required with reports: the field that lists what runs the instances")
+		f.Missing(under(path, "operator"), "is required with reports: the field that lists what runs the instances")
 	}
 	for component, list := range s.Agent.Reports {
 		at := under(path, "reports", component)
 		if !slices.ContainsFunc(s.Components, func(c Component) bool { return c.Name == component }) {
-			f.at(at, "there is no component %.64q", component)
+			f.At(at, "there is no component %.64q", component)
 		}
 		f.form(at, list, fieldForm, "the name of a list in the agent's report")
 	}
 	for name := range s.Agent.Parameters {
 		if !fieldForm.MatchString(name) {
-			f.at(under(path, "parameters", name), "is not a name of a parameter")
+			f.At(under(path, "parameters", name), "is not a name of a parameter")
 		}
 	}
 }
 
 // checkChanges reports fields of a PATCH that change nothing, or too much.
-func (f *file) checkChanges(s *Spec, changes map[string]Field, shape schema.Shape, path []any) {
+func (f file) checkChanges(s *Spec, changes map[string]Field, shape schema.Shape, path []any) {
 	for name, c := range changes {
 		at := under(path, name)
 		if !fieldForm.MatchString(name) || name == "owner" || slices.Contains(shown, name) {
-			f.at(at, "cannot be the name of a field that changes")
+			f.At(at, "cannot be the name of a field that changes")
 		}
 		said := 0
 		for _, there := range []bool{c.Parameter != "", c.Component != "", c.Suspended} {
@@ -169,16 +169,16 @@ func (f *file) checkChanges(s *Spec, changes map[string]Field, shape schema.Shap
 			}
 		}
 		if said != 1 {
-			f.missing(at, "must say one of parameter, component and suspended: what it changes")
+			f.Missing(at, "must say one of parameter, component and suspended: what it changes")
 		}
 		if _, known := shape.Members[c.Parameter]; c.Parameter != "" && !known {
-			f.at(under(at, "parameter"), "there is no parameter %.64q", c.Parameter)
+			f.At(under(at, "parameter"), "there is no parameter %.64q", c.Parameter)
 		}
 		if c.Component != "" && !slices.ContainsFunc(s.Components, func(p Component) bool { return p.Name == c.Component }) {
-			f.at(under(at, "component"), "there is no component %.64q", c.Component)
+			f.At(under(at, "component"), "there is no component %.64q", c.Component)
 		}
 		if c.Allowed != "" && c.Message == "" {
-			f.missing(under(at, "message"), "is required with allowed: what the caller reads if it is not")
+			f.Missing(under(at, "message"), "is required with allowed: what the caller reads if it is not")
 		}
 	}
 }

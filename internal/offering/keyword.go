@@ -1,6 +1,10 @@
 package offering
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/droverhq/drover/internal/document"
+)
 
 // keywords of JSON Schema 2020-12, and what their values hold.
 var keywords = map[string]int{
@@ -25,26 +29,26 @@ const (
 
 // keywords reports misspelt keywords of a schema. The standard lets a schema
 // hold words that it does not know; those that look like none of its own pass.
-func (f *file) keywords(n *node, path []any) {
-	members, _ := n.value.([]member)
+func (f file) keywords(n *document.Node, path []any) {
+	members, _ := n.Value.([]document.Member)
 	for _, m := range members {
-		holds, known := keywords[m.key]
-		at := under(path, m.key)
-		if near := nearest(m.key, keywords); !known && near != "" && !strings.HasPrefix(m.key, "x-") {
-			f.report(m.at, at, "there is no such keyword; did you mean "+near+"?")
+		holds, known := keywords[m.Key]
+		at := under(path, m.Key)
+		if near := document.Nearest(m.Key, keywords); !known && near != "" && !strings.HasPrefix(m.Key, "x-") {
+			f.Report(m.At, at, "there is no such keyword; did you mean "+near+"?")
 		}
 		switch holds {
 		case oneSchema:
-			f.keywords(m.value, at)
+			f.keywords(m.Value, at)
 		case listOfSchemas:
-			entries, _ := m.value.value.([]*node)
+			entries, _ := m.Value.Value.([]*document.Node)
 			for i, e := range entries {
 				f.keywords(e, under(at, i))
 			}
 		case mapOfSchemas:
-			inner, _ := m.value.value.([]member)
+			inner, _ := m.Value.Value.([]document.Member)
 			for _, p := range inner {
-				f.keywords(p.value, under(at, p.key))
+				f.keywords(p.Value, under(at, p.Key))
 			}
 		}
 	}

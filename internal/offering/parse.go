@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"time"
 
+	"github.com/droverhq/drover/internal/document"
 	"github.com/droverhq/drover/internal/expr"
 	"github.com/droverhq/drover/internal/schema"
 )
@@ -42,28 +42,38 @@ type plan struct {
 	size *Size
 }
 
+// Mistakes is everything that is wrong with a file.
+type Mistakes = document.Mistakes
+
+// maxFile is the most bytes that a file may have.
+const maxFile = 128 << 10
+
+// file is an offering's file while it is checked.
+type file struct{ *document.File }
+
+// under makes paths.
+var under = document.Under
+
 // Data is the document as JSON, which Parse reads again.
 func (o *Offering) Data() json.RawMessage { return o.data }
 
 // Parse reads and compiles a file of YAML or JSON. The error is fault.Invalid
 // (reason "offering") and wraps Mistakes: all of them, each with its place.
 func Parse(source string, data []byte) (*Offering, error) {
-	f := read(source, data)
-	if len(f.mistakes) > 0 {
-		return nil, f.mistakes.fault()
-	}
 	o := &Offering{Source: source, plans: map[[2]string]plan{}}
-	f.decode(f.root, reflect.ValueOf(&o.Document).Elem(), nil)
-	f.check(&o.Document)
-	f.compile(o)
-	o.Spec.fill()
-	if len(f.mistakes) == 0 {
-		f.try(o)
-	}
-	if err := f.mistakes.fault(); err != nil {
+	err := document.Read(source, data, document.Form{Kind: "offering", Bytes: maxFile}, &o.Document, func(read *document.File) {
+		f := file{read}
+		f.check(&o.Document)
+		f.compile(o)
+		o.Spec.fill()
+		if f.Sound() {
+			f.try(o)
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
-	encoded, err := encode(o.Document)
+	encoded, err := document.Encode(o.Document)
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode offering %s: %w", o.Metadata.Name, err)
 	}
@@ -97,7 +107,7 @@ func (s *Spec) fill() {
 }
 
 // compile makes the schema and the templates.
-func (f *file) compile(o *Offering) {
+func (f file) compile(o *Offering) {
 	shape := schema.Shape{Type: "object", Closed: true} // no schema: no parameters
 	if o.Spec.Parameters != nil {
 		shape = f.compileParameters(o)
@@ -106,7 +116,7 @@ func (f *file) compile(o *Offering) {
 	f.checkChanges(&o.Spec, o.Spec.Admin.Changes, shape, []any{"spec", "admin", "changes"})
 	env, err := newEnvs(shape, o.Spec.Identity)
 	if err != nil {
-		f.at([]any{"spec", "parameters"}, "cannot be used in expressions: %v", err)
+		f.At([]any{"spec", "parameters"}, "cannot be used in expressions: %v", err)
 		return
 	}
 	hosts := make([]any, len(o.Spec.Routes))
@@ -152,10 +162,10 @@ func (f *file) compile(o *Offering) {
 	}
 }
 
-func (f *file) compileParameters(o *Offering) schema.Shape {
+func (f file) compileParameters(o *Offering) schema.Shape {
 	at := []any{"spec", "parameters"}
 	open := schema.Shape{Type: "object"}
-	f.keywords(f.root.find(at), at)
+	f.keywords(f.Root().Find(at), at)
 	compiled, err := schema.Compile(o.Spec.Parameters)
 	var problems schema.Problems
 	if errors.As(err, &problems) {
@@ -164,30 +174,30 @@ func (f *file) compileParameters(o *Offering) schema.Shape {
 			for _, step := range p.Path {
 				path = append(path, step)
 			}
-			f.at(path, "%s", p.Message)
+			f.At(path, "%s", p.Message)
 		}
 		return open
 	}
 	o.parameters = compiled
 	shape := compiled.Shape()
 	if shape.Type != "object" {
-		f.missing(under(at, "type"), "must be object")
+		f.Missing(under(at, "type"), "must be object")
 		return open
 	}
 	for _, name := range asked {
 		if _, clash := shape.Members[name]; clash {
-			f.at(under(at, "properties", name), "every order has this field; choose another name")
+			f.At(under(at, "properties", name), "every order has this field; choose another name")
 		}
 	}
 	return shape
 }
 
-func (f *file) template(env *expr.Env, doc any, path func([]any) []any) *expr.Template {
+func (f file) template(env *expr.Env, doc any, path func([]any) []any) *expr.Template {
 	t, err := expr.Compile(doc, env)
 	var problems expr.Problems
 	if errors.As(err, &problems) {
 		for _, p := range problems {
-			f.inside(path(p.Path), p.Offset, p.Message)
+			f.Inside(path(p.Path), p.Offset, p.Message)
 		}
 	}
 	return t

@@ -6,16 +6,16 @@ import (
 )
 
 // checkPlacement reports what is wrong with how clusters are chosen.
-func (f *file) checkPlacement(s *Spec, path []any) {
+func (f file) checkPlacement(s *Spec, path []any) {
 	p := &s.Placement
 	f.oneOf(under(path, "strategy"), p.Strategy, []string{FirstFit, BestFit, Spread})
 	f.oneOf(under(path, "by"), p.By, []string{ByZone, ByTenant})
 	if p.By != "" && p.Strategy != Spread {
-		f.at(under(path, "by"), "is for the strategy %s", Spread)
+		f.At(under(path, "by"), "is for the strategy %s", Spread)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Labels)) {
 		if !fieldForm.MatchString(name) {
-			f.at(under(path, "labels", name), "is not a name of a label")
+			f.At(under(path, "labels", name), "is not a name of a label")
 		}
 	}
 	seen := map[string]bool{}
@@ -26,10 +26,10 @@ func (f *file) checkPlacement(s *Spec, path []any) {
 	for _, name := range slices.Sorted(maps.Keys(p.Slack)) {
 		at := under(path, "slack", name)
 		if !slices.ContainsFunc(s.Types, func(t Type) bool { return t.Name == name }) {
-			f.at(at, "there is no instance type %.64q", name)
+			f.At(at, "there is no instance type %.64q", name)
 		}
 		if p.Slack[name] < 0 {
-			f.at(at, "must not be negative")
+			f.At(at, "must not be negative")
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/droverhq/drover/internal/document"
 	"github.com/droverhq/drover/internal/expr"
 	"github.com/droverhq/drover/internal/fault"
 )
@@ -49,7 +50,7 @@ func (o *Offering) Desired(ctx context.Context, facts Facts, around Surroundings
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the desired state of offering %s: %w", o.Metadata.Name, err)
 	}
-	return encode(marked(v))
+	return document.Encode(marked(v))
 }
 
 // Present is what the public API shows of an instance beyond what it always
@@ -75,7 +76,7 @@ func (o *Offering) view(ctx context.Context, t *expr.Template, facts Facts, arou
 	if m == nil {
 		return json.RawMessage("{}"), nil
 	}
-	return encode(m)
+	return document.Encode(m)
 }
 
 // Rank is the text that lists of instances can be sorted by besides their
@@ -107,7 +108,7 @@ func (o *Offering) AgentConfig(ctx context.Context, around Surroundings) (json.R
 	if m, _ := v.(map[string]any); m == nil {
 		v = map[string]any{}
 	}
-	return encode(marked(v))
+	return document.Encode(marked(v))
 }
 
 // AgentParameters are what a tenant's own cluster is to be set up with, with

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/droverhq/drover/internal/document"
 )
 
 // ReservedItem is a document for the data plane that no tenant ordered: it
@@ -38,7 +40,7 @@ func (o *Offering) ReservedItems(ctx context.Context, around Surroundings, provi
 			if err != nil {
 				return nil, fmt.Errorf("cannot make the reserved items of offering %s: %w", o.Metadata.Name, err)
 			}
-			body, err := encode(marked(v))
+			body, err := document.Encode(marked(v))
 			if err != nil {
 				return nil, err
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/droverhq/drover/internal/document"
 	"github.com/droverhq/drover/internal/expr"
 	"github.com/droverhq/drover/internal/fault"
 )
@@ -66,7 +67,7 @@ func FillSecrets(doc json.RawMessage, fill func(name string) (string, error)) (j
 	if err != nil {
 		return nil, err
 	}
-	return encode(filled)
+	return document.Encode(filled)
 }
 
 func fillTree(v any, fill func(string) (string, error)) (any, error) {

@@ -22,18 +22,18 @@ var (
 	selectorForm = regexp.MustCompile(`^\s*` + matcher + `(\s*,\s*` + matcher + `)*\s*$`)
 )
 
-func (f *file) checkMetrics(m Metrics, path []any) {
+func (f file) checkMetrics(m Metrics, path []any) {
 	at := under(path, "selector")
 	switch bones := expr.Skeleton(m.Selector, hole); {
 	case m.Selector == "" && len(m.Names) > 0:
-		f.missing(at, "is required with names: it says which series are an instance's own")
+		f.Missing(at, "is required with names: it says which series are an instance's own")
 	case m.Selector == "":
 	case len(m.Names) == 0:
-		f.missing(under(path, "names"), "is required with a selector: the metrics that tenants may ask for")
+		f.Missing(under(path, "names"), "is required with a selector: the metrics that tenants may ask for")
 	case !strings.Contains(bones, hole):
-		f.at(at, "must hold an expression: without one, tenants see each other's metrics")
+		f.At(at, "must hold an expression: without one, tenants see each other's metrics")
 	case !selectorForm.MatchString(bones):
-		f.at(at, `must be matchers such as namespace="${instance.namespace}", with expressions inside the quotes of an =`)
+		f.At(at, `must be matchers such as namespace="${instance.namespace}", with expressions inside the quotes of an =`)
 	}
 	seen := map[string]bool{}
 	for i, name := range m.Names {

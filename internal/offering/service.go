@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/document"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
@@ -136,7 +137,7 @@ func (s *Service) try(ctx context.Context, o *Offering, may func(ledger.Object, 
 		}
 		status.Said = said
 	}
-	encoded, err := encode(status)
+	encoded, err := document.Encode(status)
 	if err != nil {
 		return ledger.Object{}, false, fmt.Errorf("cannot encode the status: %w", err)
 	}

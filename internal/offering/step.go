@@ -174,8 +174,8 @@ func (s *Steps) Render(ctx context.Context, around Surroundings) ([]StepBody, er
 // Steps that make a cluster fit for the offering.
 func (o *Offering) Steps() *Steps { return o.steps }
 
-func (f *file) compileSteps(o *Offering) {
+func (f file) compileSteps(o *Offering) {
 	o.steps = CompileSteps(o.Spec.Steps, func(path []any, offset int, message string) {
-		f.inside(under([]any{"spec", "steps"}, path...), offset, message)
+		f.Inside(under([]any{"spec", "steps"}, path...), offset, message)
 	})
 }

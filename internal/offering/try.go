@@ -14,7 +14,7 @@ import (
 // first tenant comes. They are tried as ordered and as placed: what is shown of
 // an instance is shown before its agent has said a word. A file with more plans
 // than can be tried in time is not refused for it.
-func (f *file) try(o *Offering) {
+func (f file) try(o *Offering) {
 	if _, err := o.Validate(nil); err != nil {
 		return // something is required, and only tenants know what
 	}
@@ -25,7 +25,7 @@ func (f *file) try(o *Offering) {
 	report := func(part []any, plan [2]string, err error) {
 		if key := part[0].(string) + plan[0] + plan[1]; err != nil && !fault.Is(err, fault.Unavailable) && !seen[key] {
 			seen[key] = true
-			f.at(under([]any{"spec"}, part...), "cannot be made for plan %s.%s: %v", plan[0], plan[1], err)
+			f.At(under([]any{"spec"}, part...), "cannot be made for plan %s.%s: %v", plan[0], plan[1], err)
 		}
 	}
 	for _, plan := range slices.SortedFunc(maps.Keys(o.plans), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) }) {
@@ -72,34 +72,34 @@ func (f *file) try(o *Offering) {
 const maxTry = 3 * time.Second
 
 // atSize reports what is wrong with the parameters of a size.
-func (f *file) atSize(o *Offering, plan [2]string, err error) {
+func (f file) atSize(o *Offering, plan [2]string, err error) {
 	for i, t := range o.Spec.Types {
 		for j, s := range t.Sizes {
 			if t.Name == plan[0] && s.Name == plan[1] {
-				f.at([]any{"spec", "types", i, "sizes", j, "parameters"}, "%v", err)
+				f.At([]any{"spec", "types", i, "sizes", j, "parameters"}, "%v", err)
 			}
 		}
 	}
 }
 
-func (f *file) tryCluster(o *Offering, around Surroundings) {
+func (f file) tryCluster(o *Offering, around Surroundings) {
 	ctx := context.Background()
 	for _, place := range []Surroundings{{}, around} { // an agent may not have reported yet
 		for _, p := range o.Spec.Providers {
 			for _, r := range p.Regions {
 				if _, err := o.ReservedItems(ctx, place, p.Name, r.Name); err != nil {
-					f.missing([]any{"spec", "reserved"}, "cannot be made: %v", cause(err))
+					f.Missing([]any{"spec", "reserved"}, "cannot be made: %v", cause(err))
 				}
 			}
 		}
 		if _, err := o.AgentConfig(ctx, place); err != nil {
-			f.missing([]any{"spec", "agent", "config"}, "cannot be made: %v", cause(err))
+			f.Missing([]any{"spec", "agent", "config"}, "cannot be made: %v", cause(err))
 		}
 		if _, err := o.AgentParameters(ctx, place); err != nil {
-			f.missing([]any{"spec", "agent", "parameters"}, "cannot be made: %v", cause(err))
+			f.Missing([]any{"spec", "agent", "parameters"}, "cannot be made: %v", cause(err))
 		}
 		if _, err := o.steps.Render(ctx, place); err != nil {
-			f.missing([]any{"spec", "steps"}, "cannot be made: %v", err)
+			f.Missing([]any{"spec", "steps"}, "cannot be made: %v", err)
 		}
 	}
 }
