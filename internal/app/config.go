@@ -43,6 +43,7 @@ type Settings struct {
 	Workers       int           // runs of the loop at a time; default 32
 	Lease         time.Duration // default 3 s
 	Breaker       string        // what rules may remove within an hour; default 5,5%
+	Epoch         int64         // of the ledger, at least; default: the one that it is in
 	AgentImage    string        // container image of agents; default: droverhq/drover of this version
 	Providers     []string      // <provider>.<option>=value of what makes clusters
 }

@@ -90,7 +90,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.metrics = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	commits := newLedgerMetrics(registry, s.log, s.cfg.Observer)
-	s.ledger, err = sqlledger.Open(ctx, sqlledger.Config{URL: s.cfg.Database, Kinds: Kinds(), Key: key, Observer: commits})
+	s.ledger, err = sqlledger.Open(ctx, sqlledger.Config{URL: s.cfg.Database, Kinds: Kinds(), Key: key, Epoch: s.cfg.Epoch, Observer: commits})
 	if fault.Reason(err) == "wrong-key" && s.cfg.MasterKey == "" && os.IsNotExist(missing) {
 		os.Remove(s.cfg.MasterKeyFile) // the one just made must not be taken for the right one
 		return fault.New(fault.Invalid, "%s is missing, and the ledger was made with it: copy it from the first replica or a backup", s.cfg.MasterKeyFile)

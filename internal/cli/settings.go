@@ -49,6 +49,7 @@ var settings = []setting{
 	{name: "workers", uses: forServer, def: "32", usage: "pieces of work at a time", check: checkInt(1, 10000)},
 	{name: "lease", uses: forServer, def: "3s", usage: "how long a worker that died holds its work", check: checkDuration(500*time.Millisecond, time.Hour)},
 	{name: "breaker", uses: forServer, def: "5,5%", usage: "`objects,share%` that lists, files and loops may remove of a kind within an hour, the larger of the two; more needs `drover approve`", check: checkLimit},
+	{name: "epoch", uses: forServer, def: "1", usage: "`number` of the ledger's life, at least: a higher one after a backup was restored, so that agents follow it", check: checkInt(1, 1_000_000_000)},
 	{name: "provider-options", uses: forServer, list: true, usage: "`options` of what makes clusters: template.binary=/path/of/tofu", check: checkPairs},
 	{name: "agent-image", uses: forServer, usage: "container `image` of agents that are put on clusters; empty: droverhq/drover of this version"},
 
@@ -97,6 +98,7 @@ type ServerSettings struct {
 	Workers       int
 	Lease         time.Duration
 	Breaker       string // objects and share that rules may remove within an hour
+	Epoch         int64  // of the ledger, at least
 	AgentImage    string
 	Providers     []string // <provider>.<option>=value
 }
@@ -143,6 +145,7 @@ func (v values) server() ServerSettings {
 	s.RateLimit, _ = strconv.ParseFloat(v.text("rate-limit"), 64)
 	s.Workers, _ = strconv.Atoi(v.text("workers"))
 	s.Lease, _ = time.ParseDuration(v.text("lease"))
+	s.Epoch, _ = strconv.ParseInt(v.text("epoch"), 10, 64)
 	return s
 }
 

@@ -25,6 +25,10 @@ type Config struct {
 	MaxBatch int
 	// Timeout bounds a call whose context has no deadline. Default 5 s.
 	Timeout time.Duration
+	// Epoch that the ledger is in at least. Whoever restores a backup gives one
+	// that is higher than any before, so that readers of what was lost can tell.
+	// Default: the one that it is in.
+	Epoch int64
 	// Observer is told of commits and warnings. Default: nobody.
 	Observer Observer
 }

@@ -90,6 +90,9 @@ func (l *Ledger) migrate(ctx context.Context) error {
 	if len(todo) > 0 {
 		todo = append(todo, statement{op: raw, sql: "UPDATE head SET schema_version = $1", args: []any{int64(len(migrations))}})
 	}
+	if l.config.Epoch > 1 {
+		todo = append(todo, statement{op: raw, sql: "UPDATE head SET epoch = $1 WHERE epoch < $1", args: []any{l.config.Epoch}})
+	}
 	return l.engine.save(ctx, todo, false)
 }
 

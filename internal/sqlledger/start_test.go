@@ -149,3 +149,27 @@ func TestShreddedKeysAreGone(t *testing.T) {
 		}
 	}
 }
+
+// An epoch that is given moves the ledger's forward and never back.
+func TestEpochMovesForward(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	for _, tc := range []struct {
+		reason     string
+		give, want int64
+	}{
+		{"A new ledger is in the first.", 0, 1},
+		{"A restored one is given another.", 4, 4},
+		{"The same again changes nothing.", 4, 4},
+		{"An old option does not lead back.", 2, 4},
+		{"Nor does none.", 0, 4},
+	} {
+		l := open(t, sqlledger.Config{URL: path, Kinds: things, Epoch: tc.give})
+		h, err := l.Head(t.Context())
+		if err != nil || h.Epoch != tc.want {
+			t.Errorf("%s it is in %d, want %d (%v)", tc.reason, h.Epoch, tc.want, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
