@@ -44,15 +44,7 @@ type world struct {
 
 func start(t *testing.T, args ...string) *world {
 	t.Helper()
-	data, err := os.ReadFile("testdata/shop.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "shop.yaml"), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := drover.Serve(t, append([]string{"--offerings-dir", dir}, args...)...)
+	s := drover.Serve(t, append([]string{"--offerings-dir", "testdata"}, args...)...)
 	return &world{t: t, s: s, c: s.Client(t)}
 }
 
