@@ -52,6 +52,7 @@ type Server struct {
 	handler  http.Handler
 	ending   context.Context // of streams: they would keep the end waiting
 	end      context.CancelFunc
+	begin    chan struct{} // closed when Run begins
 	routes   string // up: where instances are reached, for the command line
 }
 
@@ -153,8 +154,9 @@ func (s *Server) open(ctx context.Context) error {
 		people = s.users
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
+	s.begin = make(chan struct{})
 	api, err := httpapi.New(httpapi.Config{
-		Ending: s.ending,
+		Ending: s.ending, Begin: s.begin,
 		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy, Approvals: guard,
 		Instances: instances, Clusters: s.clusters, Policy: s.policy, Accounts: accounts, Users: people,
 		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version, AgentImage: s.cfg.AgentImage,
@@ -244,6 +246,7 @@ func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) erro
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	close(s.begin)
 	web := &http.Server{
 		Handler:           s.handler,
 		ReadHeaderTimeout: 10 * time.Second,

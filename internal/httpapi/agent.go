@@ -36,6 +36,15 @@ func (s *server) bodyLimit(path string) int64 {
 
 func (o *own) routesAgent() {
 	o.agents, o.turns = newHub(o.Config), newTurns(o.Admissions)
+	if o.Begin != nil {
+		go func() { // ends when the index is begun, or the server ends before
+			select {
+			case <-o.Begin:
+				o.agents.start(o.Ending)
+			case <-o.Ending.Done():
+			}
+		}()
+	}
 	id := pathParam("id", "Id of the cluster")
 	o.raw(huma.Operation{
 		OperationID: "sync-cluster", Method: http.MethodPost, Path: "/api/v1/clusters/{id}/sync", Tags: []string{"agents"},
@@ -89,13 +98,13 @@ func (o *own) sync(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x := &exchange{own: o, id: p.id, p: p, req: &req.Sync}
-	var ready bool
-	if x.head, ready = o.agents.ready(); !ready {
+	if !o.agents.await(r.Context(), func() { o.streaming(w, r) }) {
 		o.later(w, r, loadRetry+rand.N(loadRetry), "the server is getting ready")
 		return
 	}
+	x.head, _ = o.agents.ready()
 	if err = x.fits(r.Context()); err == nil {
-		if wait := x.turn(); wait > 0 {
+		if wait := x.turn(); wait > 0 && !x.stay(w, r, wait) {
 			o.later(w, r, wait, "too many agents come at once")
 			return
 		}
@@ -110,8 +119,26 @@ func (o *own) sync(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// loadRetry is when agents that came too early come again, at least.
-const loadRetry = 2 * time.Second
+const (
+	// loadHold is how long an agent that came too early is kept waiting for the
+	// index. Most are loaded by then, and it need not ask twice.
+	loadHold = 4 * time.Second
+	// loadRetry is when agents that came even earlier come again, at least.
+	loadRetry = 2 * time.Second
+	// turnHold is how long an agent is kept waiting for its turn. It is well
+	// within the time that agents wait for an answer.
+	turnHold = 8 * time.Second
+)
+
+// stay waits for an agent's turn if that is not far away; false: it is.
+func (x *exchange) stay(w http.ResponseWriter, r *http.Request, wait time.Duration) bool {
+	if wait > turnHold {
+		return false
+	}
+	x.streaming(w, r)
+	_ = pause(r.Context(), wait)
+	return x.turn() == 0
+}
 
 // later sends an agent away for a while.
 func (o *own) later(w http.ResponseWriter, r *http.Request, wait time.Duration, why string) {

@@ -42,8 +42,6 @@ func (x *exchange) respond(w http.ResponseWriter, r *http.Request) error {
 				return err
 			}
 		}
-		// A client that does not take its answer is cut off.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * x.Timeout))
 	}
 	if ctx.Err() != nil && x.Ending.Err() == nil { // the agent's process may have ended; nobody reads the answer
 		x.gone()
@@ -107,6 +105,8 @@ func (x *exchange) write(w http.ResponseWriter, out v1.Synced, news bool) {
 		x.p.pace.answered(x.Clock(), asked, len(data), x.Interval)
 		h.mu.Unlock()
 	}
+	// A client that does not take its answer is cut off.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * x.Timeout))
 	w.Header().Set("Cache-Control", "no-store")
 	writeRaw(w, http.StatusOK, append(data, '\n'))
 }

@@ -16,15 +16,16 @@ import (
 
 // hub is an index of everything that data planes must have and were seen to
 // have, for the whole fleet, without bodies. It is read from the ledger once,
-// when the first agent comes, and then follows the feed: one goroutine for all
-// agents, which ends with the server. A change costs the same however many
-// agents and instances there are.
+// when the server begins, or the first agent comes where nobody says that it
+// does, and then follows the feed: one goroutine for all agents, which ends with
+// the server. A change costs the same however many agents and instances there are.
 type hub struct {
 	store hubStore
 	feed  *ledger.Feed
 	steps func(ctx context.Context, o ledger.Object) ([]cluster.StepItem, error)
 	log   *slog.Logger
 	begin sync.Once
+	whole chan struct{} // closed once the index is whole
 
 	mu     sync.Mutex
 	head   ledger.Head // who the ledger is; its Seq is where the load began
@@ -43,7 +44,7 @@ type hubStore interface {
 
 func newHub(c Config) *hub {
 	return &hub{
-		store: c.Ledger, feed: c.Feed, steps: c.Clusters.StepItems, log: c.Log, need: -1,
+		store: c.Ledger, feed: c.Feed, steps: c.Clusters.StepItems, log: c.Log, need: -1, whole: make(chan struct{}),
 		planes: map[string]*plane{}, items: map[string]*hubItem{},
 	}
 }
@@ -102,7 +103,20 @@ func (h *hub) load(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.head, h.pos, h.need = head, head.Seq, after.Seq
+	h.complete()
 	return nil
+}
+
+// complete tells those who wait that the index is whole, if it is. The lock is held.
+func (h *hub) complete() {
+	if h.need < 0 || h.pos < h.need {
+		return
+	}
+	select {
+	case <-h.whole:
+	default:
+		close(h.whole)
+	}
 }
 
 func (h *hub) each(ctx context.Context, kind string, seq int64) error {
@@ -160,6 +174,7 @@ func (h *hub) apply(ctx context.Context, changes []ledger.Change) {
 	}
 	if len(changes) > 0 {
 		h.pos = max(h.pos, changes[len(changes)-1].Seq)
+		h.complete()
 	}
 	if h.moved != nil {
 		close(h.moved)
@@ -251,6 +266,26 @@ func (h *hub) ready() (ledger.Head, bool) {
 	head := h.head
 	head.Seq = h.pos
 	return head, h.need >= 0 && h.pos >= h.need
+}
+
+// await waits for the index to be whole, for a while, and reports whether it is.
+// held is called before it waits.
+func (h *hub) await(ctx context.Context, held func()) bool {
+	select {
+	case <-h.whole:
+		return true
+	default:
+	}
+	held()
+	timer := time.NewTimer(loadHold)
+	defer timer.Stop()
+	select {
+	case <-h.whole:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // reach waits until the index has reached a sequence that the ledger has.

@@ -46,6 +46,7 @@ func traceOf(ctx context.Context) *trace {
 func (s *server) streaming(w http.ResponseWriter, r *http.Request) {
 	if t := traceOf(r.Context()); t.stream != nil {
 		t.stream()
+		t.stream = nil // once is enough
 	}
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Time{}) // no deadline, or a test's recorder that knows none

@@ -74,6 +74,9 @@ type Config struct {
 	// Interval between two messages of an agent that has no news, and how long
 	// its message is held; default 10s, at most 15s: who is silent for 30s is away.
 	Interval time.Duration
+	// Begin, when it closes, says that everything is there that the index of data
+	// planes is made of; nil: it is when the first agent comes.
+	Begin <-chan struct{}
 	// Admissions is how many agents that are new here are let in per second;
 	// default 400. The others are told when to come again.
 	Admissions int
