@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
@@ -19,7 +21,7 @@ func (r *run) ensure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	done, err := maker.Ensure(ctx, c)
+	done, err := r.attend(ctx, func(ctx context.Context) (provider.Progress, error) { return maker.Ensure(ctx, c) })
 	switch {
 	case r.stale || ctx.Err() != nil:
 		return ctx.Err()
@@ -43,6 +45,44 @@ func (r *run) ensure(ctx context.Context) error {
 		return err
 	}
 	return r.made(ctx, done)
+}
+
+// errUnwanted ends a call whose cluster is to go.
+var errUnwanted = errors.New("the cluster is not wanted any more")
+
+// attend makes a call that may take long, and ends it where somebody deletes the
+// cluster meanwhile: they need not wait for what they do not want. It starts one
+// goroutine, which ends with the call.
+func (r *run) attend(ctx context.Context, call func(context.Context) (provider.Progress, error)) (provider.Progress, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ref, watched := r.c.Ref, make(chan struct{})
+	go func() {
+		defer close(watched)
+		ticker := time.NewTicker(r.glance)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			o, err := r.store.Get(ctx, ref)
+			if err != nil {
+				continue // what cannot be asked is no reason to stop
+			}
+			if c, err := load(o); err == nil && (c.Spec.Deleted || !o.Deleted.IsZero()) {
+				cancel(errUnwanted)
+				return
+			}
+		}
+	}()
+	done, err := call(ctx)
+	cancel(nil)
+	<-watched
+	if errors.Is(context.Cause(ctx), errUnwanted) {
+		r.stale = true
+	}
+	return done, err
 }
 
 // made takes over what is known of the cluster now that it is there.

@@ -203,6 +203,7 @@ type ScaleState struct {
 	// down, and not done yet.
 	At      time.Time            `json:"at,omitzero"`
 	Pending bool                 `json:"pending,omitempty"`
+	Turn    string               `json:"turn,omitempty"`  // that is held while a cluster is being made
 	Spare   map[string]time.Time `json:"spare,omitempty"` // clusters that are not needed, since when
 }
 

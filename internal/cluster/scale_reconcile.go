@@ -55,7 +55,7 @@ func (r *ScaleReconciler) Reconcile(ctx context.Context, task reconcile.Task) (r
 	for _, s := range Scalings(o) {
 		before[s.Place] = s
 	}
-	run := scaling{ScaleReconciler: r, profile: &profile, now: r.now(), dry: profile.Scaling.Mode != ScalingOn || r.Fleet == nil}
+	run := scaling{ScaleReconciler: r, ref: o.Ref, profile: &profile, now: r.now(), dry: profile.Scaling.Mode != ScalingOn || r.Fleet == nil}
 	var states []ScaleState
 	changed, again := false, false
 	for _, at := range profile.spots(o.ID) {
@@ -76,7 +76,7 @@ func (r *ScaleReconciler) Reconcile(ctx context.Context, task reconcile.Task) (r
 		return reconcile.Result{}, err
 	}
 	set := ledger.Set{
-		Actor: "system", Cause: ledger.BySchedule("scaling"), Counts: run.counts,
+		Actor: "system", Cause: ledger.BySchedule("scaling"), Counts: run.counts, Claims: run.claims, Frees: run.given(before, states),
 		Puts: []ledger.Put{{Object: o, Expect: version, Op: "scale"}},
 	}
 	if again {
@@ -133,10 +133,12 @@ func (s *Service) Profiles(ctx context.Context) ([]ledger.Object, error) {
 // scaling is one run over the places of a profile.
 type scaling struct {
 	*ScaleReconciler
+	ref     ledger.Ref
 	profile *Profile
 	now     time.Time
 	dry     bool
 	counts  []ledger.Count
+	claims  []ledger.Claim // turns that are taken
 	removed bool
 }
 
@@ -158,7 +160,12 @@ func (r *scaling) at(ctx context.Context, at spot, was ScaleState) (ScaleState, 
 		return state, nil
 	}
 	if d.Do == Up {
-		state.Cluster = name(at.spec)
+		turn, held, err := r.mayCome(ctx, at)
+		if err != nil || held != "" {
+			state.Do, state.Code, state.Reason = Stay, "turn", d.Reason+"; "+held
+			return state, err
+		}
+		state.Cluster, state.Turn = name(at.spec), turn
 	} else if held, err := r.mayGo(ctx, at, d.Cluster); err != nil || held != "" {
 		state.Do, state.Code, state.Reason = Stay, "held", held
 		return state, err
@@ -209,7 +216,12 @@ func (r *scaling) carryOut(ctx context.Context, at spot, state ScaleState) (Scal
 	var err error
 	switch state.Do {
 	case Up:
-		err = r.Fleet.Make(ctx, state.Cluster, at.spec)
+		needed, why, failed := r.still(ctx, at, state)
+		if err = failed; err == nil && needed {
+			err = r.Fleet.Make(ctx, state.Cluster, at.spec)
+		} else if err == nil {
+			state.Do, state.Code, state.Reason = Stay, "enough", why
+		}
 	case Down:
 		err = r.Fleet.Remove(ctx, state.Cluster)
 	}
@@ -223,7 +235,7 @@ func (r *scaling) carryOut(ctx context.Context, at spot, state ScaleState) (Scal
 			state.Do, state.Code, state.Reason = Stay, "refused", err.Error()
 		}
 	}
-	state.Pending = false
+	state.Pending, state.Turn = false, ""
 	return state, nil
 }
 

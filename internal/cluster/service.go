@@ -52,7 +52,8 @@ type Service struct {
 
 	store   Store
 	now     func() time.Time
-	replica string // names this process in sessions
+	replica string        // names this process in sessions
+	glance  time.Duration // between looks whether a cluster is still wanted while it is being made
 
 	view    view    // of all clusters, for placement
 	tallies tallies // of what is in use on them
@@ -67,7 +68,7 @@ type Service struct {
 
 // NewService makes the service.
 func NewService(store Store) *Service {
-	return &Service{store: store, now: time.Now, replica: ledger.NewID(), agents: map[string]*session{}}
+	return &Service{store: store, now: time.Now, replica: ledger.NewID(), glance: 3 * time.Second, agents: map[string]*session{}}
 }
 
 // Register makes a cluster known under the id; an existing one is left as it is.
