@@ -64,7 +64,8 @@ func (a *Agent) look(ctx context.Context, last *view) (*view, error) {
 			continue
 		}
 		g, _ := a.book.grave(id)
-		put(v1.ObservedItem{ID: id, Kind: k.head.Kind, Generation: max(g.Generation, k.head.Generation), State: string(runtime.Deleted),
+		// Of a generation that was lost with the backup the control plane would hear nothing.
+		put(v1.ObservedItem{ID: id, Kind: k.head.Kind, Generation: k.head.Generation, State: string(runtime.Deleted),
 			Message: fmt.Sprintf("it was deleted here at generation %d and is not made again", g.Generation)}, v.items[id].held)
 	}
 	return v, nil

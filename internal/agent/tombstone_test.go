@@ -42,7 +42,7 @@ func TestRestoredControlPlane(t *testing.T) {
 		if seen["since"].State != runtime.Ready || seen["kept"].State != runtime.Ready {
 			t.Errorf("what runs was harmed: %v", seen)
 		}
-		if got := s.known()["gone"]; got.State != "deleted" || got.Generation < 1 || !strings.Contains(got.Message, "deleted here at generation 2") {
+		if got := s.known()["gone"]; got.State != "deleted" || got.Generation != 1 || !strings.Contains(got.Message, "deleted here at generation 2") {
 			t.Errorf("of what was removed the control plane knows %+v", got)
 		}
 		if got := s.known()["since"]; got.State != "ready" {
