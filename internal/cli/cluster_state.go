@@ -107,6 +107,9 @@ func clusterDetail(o v1.Object) string {
 		}
 		return text
 	}
+	if o.Phase == "waiting_for_fleetshard_operator" && s.Status.Installation == "" {
+		return cmp.Or(s.Status.Message, "its agent has not connected yet")
+	}
 	return s.Status.Message
 }
 

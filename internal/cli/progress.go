@@ -132,8 +132,11 @@ func (c *CLI) late(ctx context.Context, err error, w waiting, last v1.Object) er
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
 	}
-	state := "it is " + last.Phase
-	if text := why(last); text != "" {
+	state, text := "it is "+last.Phase, why(last)
+	if text == "" && w.resource.Kind == "cluster" {
+		text = clusterDetail(last)
+	}
+	if text != "" {
 		state += " (" + text + ")"
 	}
 	again := fmt.Sprintf("`drover wait %s %s --for %s` waits again", w.resource.Singular, label(last), w.goal.word)
@@ -224,8 +227,13 @@ func (p *progress) change(ch v1.Change) {
 	}
 	if p.phase != "" {
 		took := seconds(ch.At.Sub(p.entered))
-		p.done = append(p.done, p.paint(p.phase)+" "+took)
-		if !p.w.live {
+		if p.w.detail == nil {
+			p.done = append(p.done, p.paint(p.phase)+" "+took)
+		}
+		if p.drawn && p.w.detail != nil { // what is done has a line of its own: all on one would not fit
+			fmt.Fprint(p.w.out, "\r\x1b[K")
+		}
+		if !p.w.live || p.w.detail != nil {
 			fmt.Fprintf(p.w.out, "%-*s %8s\n", p.w.width, clean(p.phase, false), took)
 		}
 	}
@@ -233,8 +241,9 @@ func (p *progress) change(ch v1.Change) {
 	p.draw()
 }
 
-// maxDetail keeps the updating line on one line of most terminals.
-const maxDetail = 60
+// maxDetail keeps the updating line within most terminals, whose cursor would
+// not find back to its beginning.
+const maxDetail = 36
 
 // within takes what it is at; the caller holds the lock.
 func (p *progress) within(detail string) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -139,10 +140,8 @@ func (r *objectRows) message(o v1.Object) string {
 		if aside := s.aside(); aside != "" {
 			parts = append(parts, aside)
 		}
-		if text := why(o); text != "" {
+		if text := cmp.Or(why(o), clusterDetail(o)); text != "" {
 			parts = append(parts, text)
-		} else if s.Status.Installation == "" && o.Phase == "waiting_for_fleetshard_operator" {
-			parts = append(parts, "its agent has not connected yet")
 		}
 		if n := len(s.Status.Strays); n > 0 {
 			parts = append(parts, count(int64(n), "stray"))
