@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"github.com/droverhq/drover/internal/ledger"
 )
@@ -38,61 +37,25 @@ func (s *Service) settle(object ledger.Object, compiled *Offering) error {
 	return nil
 }
 
-const page = 1000
+// settleAll logs those that cannot be used: they keep none of the others back.
+func (s *Service) settleAll(ctx context.Context, trouble string) func([]ledger.Object) {
+	return func(objects []ledger.Object) {
+		for _, o := range objects {
+			if err := s.settle(o, nil); err != nil {
+				s.Log.ErrorContext(ctx, trouble, "offering", o.ID, "error", err)
+			}
+		}
+	}
+}
 
 // Load brings all offerings of the ledger into force. It fails only if the
 // ledger cannot be read: a single bad offering is logged.
 func (s *Service) Load(ctx context.Context) error {
-	head, err := s.Store.Head(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot read the head of the log: %w", err)
-	}
-	query := ledger.Query{Kind: Kind.Name, Limit: page, Deleted: true}
-	for {
-		objects, err := s.Store.List(ctx, query)
-		if err != nil {
-			return fmt.Errorf("cannot list offerings: %w", err)
-		}
-		for _, o := range objects {
-			if err := s.settle(o, nil); err != nil {
-				s.Log.ErrorContext(ctx, "offering not loaded", "offering", o.ID, "error", err)
-			}
-			query.AfterID = o.ID
-		}
-		if len(objects) < page {
-			break
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.after = max(s.after, head.Seq)
-	return nil
+	return s.follower.Load(ctx, s.Store, s.settleAll(ctx, "offering not loaded"))
 }
 
 // Follow keeps the registry as fresh as the log, whoever writes it, until ctx
 // ends. It is one goroutine, the caller's, and starts where Load has read.
 func (s *Service) Follow(ctx context.Context, feed *ledger.Feed) error {
-	s.mu.Lock()
-	after := s.after
-	s.mu.Unlock()
-	for ctx.Err() == nil {
-		changes, err := feed.Next(ctx, after)
-		if err != nil {
-			select { // the store is away; nothing is lost meanwhile
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
-			continue
-		}
-		for _, c := range changes {
-			after = c.Seq
-			if c.Object.Kind != Kind.Name {
-				continue
-			}
-			if err := s.settle(c.Object, nil); err != nil {
-				s.Log.ErrorContext(ctx, "offering not updated", "offering", c.Object.ID, "error", err)
-			}
-		}
-	}
-	return nil
+	return s.follower.Follow(ctx, feed, s.settleAll(ctx, "offering not updated"))
 }

@@ -57,9 +57,10 @@ type Service struct {
 	Config
 	registry Registry
 
-	mu    sync.Mutex
-	seen  map[string]int64 // version of each offering's object that was looked at last
-	after int64            // sequence up to which the log is followed
+	follower document.Follower
+
+	mu   sync.Mutex
+	seen map[string]int64 // version of each offering's object that was looked at last
 }
 
 // NewService makes a service whose registry is empty until Load.
@@ -70,7 +71,7 @@ func NewService(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Service{Config: c, seen: map[string]int64{}}
+	return &Service{Config: c, follower: document.Follower{Kinds: []string{Kind.Name}, Noun: "offerings"}, seen: map[string]int64{}}
 }
 
 // Registry of the offerings in force.

@@ -2,8 +2,6 @@ package policy
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/droverhq/drover/internal/ledger"
 )
@@ -101,63 +99,14 @@ func (t *tables) add(name string, k known) {
 	}
 }
 
-const page = 1000
-
 // Load brings all policies of the ledger into force.
 func (s *Service) Load(ctx context.Context) error {
-	head, err := s.Store.Head(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot read the head of the log: %w", err)
-	}
-	var all []ledger.Object
-	for _, k := range Kinds() {
-		if blank(k.Name) == nil {
-			continue
-		}
-		query := ledger.Query{Kind: k.Name, Limit: page, Deleted: true}
-		for {
-			objects, err := s.Store.List(ctx, query)
-			if err != nil {
-				return fmt.Errorf("cannot list policies: %w", err)
-			}
-			all = append(all, objects...)
-			if len(objects) < page {
-				break
-			}
-			query.AfterID = objects[len(objects)-1].ID
-		}
-	}
-	s.settle(ctx, all...)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.after = max(s.after, head.Seq)
-	return nil
+	return s.follower.Load(ctx, s.Store, func(all []ledger.Object) { s.settle(ctx, all...) })
 }
 
 // Follow keeps the policies in force as fresh as the log, whoever writes it,
 // until ctx ends. It is one goroutine, the caller's, and starts where Load has
 // read.
 func (s *Service) Follow(ctx context.Context, feed *ledger.Feed) error {
-	s.mu.Lock()
-	after := s.after
-	s.mu.Unlock()
-	for ctx.Err() == nil {
-		changes, err := feed.Next(ctx, after)
-		if err != nil {
-			select { // the store is away; nothing is lost meanwhile
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
-			continue
-		}
-		var mine []ledger.Object
-		for i := range changes {
-			after = changes[i].Seq
-			if blank(changes[i].Object.Kind) != nil {
-				mine = append(mine, changes[i].Object)
-			}
-		}
-		s.settle(ctx, mine...)
-	}
-	return nil
+	return s.follower.Follow(ctx, feed, func(changed []ledger.Object) { s.settle(ctx, changed...) })
 }

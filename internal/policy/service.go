@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/document"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
@@ -45,9 +46,9 @@ type Service struct {
 
 	mu     sync.Mutex // one writer of the tables at a time
 	known  map[ledger.Ref]known
-	after  int64 // sequence up to which the log is followed
 	tables atomic.Pointer[tables]
 
+	follower document.Follower
 	accepted remembered
 }
 
@@ -62,7 +63,12 @@ func NewService(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &Service{Config: c, known: map[ledger.Ref]known{}}
+	s := &Service{Config: c, known: map[ledger.Ref]known{}, follower: document.Follower{Noun: "policies"}}
+	for _, k := range Kinds() {
+		if blank(k.Name) != nil {
+			s.follower.Kinds = append(s.follower.Kinds, k.Name)
+		}
+	}
 	s.tables.Store(&tables{})
 	return s
 }

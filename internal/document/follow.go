@@ -1,0 +1,87 @@
+package document
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+// Store is what is needed of the ledger to begin with.
+type Store interface {
+	List(ctx context.Context, query ledger.Query) ([]ledger.Object, error)
+	Head(ctx context.Context) (ledger.Head, error)
+}
+
+// Follower keeps what is in force as fresh as the log, whoever writes it. What
+// settles the objects must know those that it has seen: they come again.
+type Follower struct {
+	Kinds []string // of the ledger
+	Noun  string   // what people call them: "offerings"
+
+	mu    sync.Mutex
+	after int64 // sequence up to which the log is followed
+}
+
+const (
+	page        = 1000
+	followRetry = time.Second // after the store was away
+)
+
+// Load settles all objects of the ledger, deleted ones too, at once.
+func (f *Follower) Load(ctx context.Context, store Store, settle func([]ledger.Object)) error {
+	head, err := store.Head(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot read the head of the log: %w", err)
+	}
+	var all []ledger.Object
+	for _, kind := range f.Kinds {
+		query := ledger.Query{Kind: kind, Limit: page, Deleted: true}
+		for {
+			objects, err := store.List(ctx, query)
+			if err != nil {
+				return fmt.Errorf("cannot list %s: %w", f.Noun, err)
+			}
+			all = append(all, objects...)
+			if len(objects) < page {
+				break
+			}
+			query.AfterID = objects[len(objects)-1].ID
+		}
+	}
+	settle(all)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.after = max(f.after, head.Seq)
+	return nil
+}
+
+// Follow settles what changes, until ctx ends. It is one goroutine, the
+// caller's, and starts where Load has read.
+func (f *Follower) Follow(ctx context.Context, feed *ledger.Feed, settle func([]ledger.Object)) error {
+	f.mu.Lock()
+	after := f.after
+	f.mu.Unlock()
+	for ctx.Err() == nil {
+		changes, err := feed.Next(ctx, after)
+		if err != nil {
+			select { // the store is away; nothing is lost meanwhile
+			case <-ctx.Done():
+			case <-time.After(followRetry):
+			}
+			continue
+		}
+		var mine []ledger.Object
+		for i := range changes {
+			after = changes[i].Seq
+			if slices.Contains(f.Kinds, changes[i].Object.Kind) {
+				mine = append(mine, changes[i].Object)
+			}
+		}
+		settle(mine)
+	}
+	return nil
+}
