@@ -130,14 +130,13 @@ func TestDriftIsPutRight(t *testing.T) {
 		m, err := maps.Get(t.Context(), "changed", metav1.GetOptions{})
 		return err == nil && m.Data["k"] == "1"
 	})
-	// While the agent is away nobody tells it; it looks when it comes back.
+	// While the agent is away nobody tells it; it looks when it comes back and has
+	// said what it kept.
 	rt.Close()
 	if err := maps.Delete(t.Context(), "changed", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rt.Observe(t.Context()); err != nil { // begins again
-		t.Fatal(err)
-	}
+	apply(t, rt, runtime.Item{ID: id, Generation: 2, Token: 1, Body: forced}) // begins again
 	eventually(t, "what was removed meanwhile is back", func() bool {
 		_, err := maps.Get(t.Context(), "changed", metav1.GetOptions{})
 		return err == nil
@@ -276,4 +275,31 @@ func TestLargeBody(t *testing.T) {
 	if err != nil || len(left.Items) > 0 {
 		t.Errorf("%d Secrets are left after Forget, %v", len(left.Items), err)
 	}
+}
+
+// What lay in a Secret is not applied before somebody vouches for it: whoever can
+// write there would otherwise have the agent's rights.
+func TestKeptItemsWaitUntilTheyAreTold(t *testing.T) {
+	sys, id, other := system(t), unique("told"), unique("other")
+	home := func(cfg *kubernetes.Config) { cfg.Home = sys }
+	item := runtime.Item{ID: id, Generation: 1, Token: 1, Body: manifests(t, configMap("a", "1"))}
+	first := open(t, sys, home)
+	apply(t, first, item)
+	await(t, first, id, is(1, runtime.Ready))
+	first.Close()
+	c := client(t)
+	if err := c.CoreV1().ConfigMaps(sys).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	second := open(t, sys, home, func(cfg *kubernetes.Config) { cfg.Workers = 1 })
+	if all, err := second.Observe(t.Context()); err != nil || len(all) != 1 || all[0].State != runtime.Ready {
+		t.Errorf("it is told as %v (%v), not as it was seen last", all, err)
+	}
+	apply(t, second, runtime.Item{ID: other, Generation: 1, Token: 1, Body: manifests(t, configMap("b", "1"))})
+	await(t, second, other, is(1, runtime.Ready)) // the one worker has come by
+	if names := objects(t, c, sys, id); len(names) > 0 {
+		t.Errorf("%v are made before anybody asked", names)
+	}
+	apply(t, second, item)
+	eventually(t, "it is there again", func() bool { return len(objects(t, c, sys, id)) == 1 })
 }

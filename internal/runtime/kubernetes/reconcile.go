@@ -34,6 +34,8 @@ func (s *shift) reconcile(ctx context.Context, id string) (again time.Duration, 
 	switch {
 	case !s.holds(id, e) || e.record.ID == "" || e.record.Gone:
 		return 0, nil
+	case !e.told: // the agent says it again when it has verified it, and what runs is left alone until then
+		return 0, nil
 	case e.record.Delete:
 		return s.remove(ctx, e)
 	}

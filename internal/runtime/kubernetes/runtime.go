@@ -50,6 +50,7 @@ type entry struct {
 	was     kept
 	record  record
 	applied bool   // by this shift
+	told    bool   // to this shift: nobody vouches for what lay in a Secret
 	message string // of the last failure, told once to the log
 
 	// Guarded by the shift's mu.
@@ -196,8 +197,15 @@ func (s *shift) apply(ctx context.Context, it runtime.Item) error {
 	}
 	if e.record.ID != "" {
 		same, err := e.record.fence(it)
-		if err != nil || same && e.record.Seen.State != runtime.Rejected {
+		if err != nil {
 			return err
+		}
+		if same && e.record.Seen.State != runtime.Rejected {
+			if !e.told {
+				e.told = true
+				s.queue.add(it.ID)
+			}
+			return nil
 		}
 	}
 	next := e.record
@@ -212,7 +220,7 @@ func (s *shift) apply(ctx context.Context, it runtime.Item) error {
 		}
 		return err
 	}
-	e.applied = false
+	e.applied, e.told = false, true
 	s.show(e, next.Seen)
 	s.queue.add(it.ID)
 	return nil
