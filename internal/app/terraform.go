@@ -211,8 +211,8 @@ type hosted struct{ ledger ledger.Reader }
 
 // On implements cluster.Hosted.
 func (h hosted) On(ctx context.Context, id string, limit int) ([]string, int64, error) {
-	query := ledger.Query{Kind: instance.Kind.Name, Scope: map[string]any{"cluster": id}, Order: []ledger.Order{{Column: "created"}}, Limit: limit, Brief: true}
-	found, err := h.ledger.List(ctx, query)
+	query := ledger.Query{Kind: instance.Kind.Name, Scope: map[string]any{"cluster": id}, Order: []ledger.Order{{Column: "created"}}, Limit: limit}
+	found, err := h.ledger.List(ctx, query) // with their fields: brief ones have none
 	if err != nil {
 		return nil, 0, err
 	}
