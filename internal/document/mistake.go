@@ -50,7 +50,11 @@ func (f *File) Err() error {
 }
 
 // Sound reports that no mistake was found until now.
-func (f *File) Sound() bool { return len(f.mistakes) == 0 }
+func (f *File) Sound() bool { return f.Found() == 0 }
+
+// Found counts the mistakes until now, of which not more are told than the form
+// asks for.
+func (f *File) Found() int { return len(f.mistakes) }
 
 // At reports a mistake at the value of a path, or at the nearest thing above it.
 func (f *File) At(path []any, format string, args ...any) {

@@ -149,6 +149,7 @@ func TestWatchedDirectoryGoesAndComesBack(t *testing.T) {
 		if err := os.Rename(dir, dir+".moved"); err != nil {
 			t.Fatal(err)
 		}
+		write(t, sign, "0")
 		quiet := j.await(t, "animals not read", "cats") // each time that it goes
 		if err := os.Rename(dir+".moved", dir); err != nil {
 			t.Fatal(err)

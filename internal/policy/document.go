@@ -1,23 +1,12 @@
 package policy
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
 	"regexp"
-	"slices"
-	"strings"
-	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
-
-	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/document"
+	"github.com/droverhq/drover/internal/expr"
 )
 
 const (
@@ -58,92 +47,65 @@ func blank(kind string) any {
 // Parse reads the policies of a file, YAML or JSON, several with --- between
 // them. The fault is Invalid and tells all mistakes with their lines.
 func Parse(source string, data []byte) ([]Document, error) {
-	r := &reading{source: source}
-	if len(data) > maxFile {
-		r.report(nil, fmt.Sprintf("the file has more than %d MiB", maxFile>>20))
-	} else if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
-		r.report(nil, "the file is not UTF-8 text")
-	} else {
-		if json.Valid(data) {
-			data = bytes.ReplaceAll(data, []byte("\t"), []byte(" ")) // only between its values, where YAML knows no tabs
-		}
-		r.file(data)
+	r := reading{document.Open(source, data, document.Form{Bytes: maxFile, Mistakes: maxMistakes, Misfit: misfit})}
+	documents := r.documents()
+	if err := r.Err(); err != nil {
+		return nil, err
 	}
-	if len(r.mistakes) > 0 {
-		slices.SortStableFunc(r.mistakes, func(a, b mistake) int { return a.line - b.line })
-		lines := make([]string, len(r.mistakes))
-		for i, m := range r.mistakes {
-			lines[i] = m.text
-		}
-		return nil, fault.New(fault.Invalid, "%s", strings.Join(lines, "\n"))
-	}
-	return r.documents, nil
+	return documents, nil
 }
 
-type mistake struct {
-	line int
-	text string
+// misfit words what does not fit. It has no path: the place is enough for the
+// few fields that policies have.
+func misfit(f *document.File, m document.Misfit) {
+	message := "want " + m.Want
+	switch {
+	case m.Unknown:
+		message = "unknown field \"" + m.Key + "\""
+	case m.Want == "":
+		message = "the entry is empty"
+	case m.Want == "a map":
+		message = "want an object"
+	case m.Want == "text":
+		message = "want text; a number needs quotes around it"
+	}
+	f.Report(m.At, nil, message)
 }
 
-type reading struct {
-	source    string
-	documents []Document
-	mistakes  []mistake
+// reading is a file of policies while it is checked.
+type reading struct{ *document.File }
+
+// report reports a mistake at a path of a node, or of as much as there is of it.
+func (r reading) report(message string, n *document.Node, path ...any) {
+	r.Report(n.Find(path).At, nil, message)
 }
 
-func (r *reading) report(t *token.Token, message string) {
-	line, column := 1, 1
-	if t != nil && t.Position != nil {
-		line, column = t.Position.Line, t.Position.Column
-	}
-	if len(r.mistakes) < maxMistakes {
-		r.mistakes = append(r.mistakes, mistake{line, fmt.Sprintf("%s:%d:%d: %s", r.source, line, column, message)})
-	}
-}
-
-func (r *reading) file(data []byte) {
-	defer func() {
-		if recover() != nil { // the library gives up like this on some broken input
-			r.report(nil, "the file cannot be read as YAML")
-		}
-	}()
-	tokens := lexer.Tokenize(string(data))
-	for _, t := range tokens {
-		switch t.Type {
-		case token.AnchorType, token.AliasType, token.MergeKeyType, token.TagType:
-			r.report(t, "anchors, aliases, merge keys and tags are not supported: write it out")
-			return
-		}
-	}
-	// Keys that are there twice are told with the other mistakes.
-	parsed, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
-	if err != nil {
-		r.report(explain(err))
-		return
-	}
+func (r reading) documents() []Document {
+	var out []Document
 	seen := map[string]bool{}
-	for _, d := range parsed.Docs {
-		if d.Body == nil || d.Body.Type() == ast.NullType {
+	for _, body := range r.Documents {
+		if body.Value == nil {
 			continue
 		}
-		if len(r.documents) == maxDocuments {
-			r.report(d.Body.GetToken(), fmt.Sprintf("a file holds at most %d documents", maxDocuments))
-			return
+		if len(out) == maxDocuments {
+			r.report(fmt.Sprintf("a file holds at most %d documents", maxDocuments), body)
+			break
 		}
-		doc, ok := r.document(d.Body)
+		doc, ok := r.document(body)
 		if !ok {
 			continue
 		}
 		key := doc.Kind + "/" + doc.Name
 		if seen[key] {
-			r.report(place(d.Body, "metadata", "name"), doc.Kind+" "+doc.Name+" is in the file twice")
+			r.report(doc.Kind+" "+doc.Name+" is in the file twice", body, "metadata", "name")
 		}
 		seen[key] = true
-		r.documents = append(r.documents, doc)
+		out = append(out, doc)
 	}
-	if len(r.documents) == 0 && len(r.mistakes) == 0 {
-		r.report(nil, "the file is empty")
+	if len(out) == 0 && r.Sound() {
+		r.report("the file is empty", r.Root())
 	}
+	return out
 }
 
 type header struct {
@@ -153,119 +115,45 @@ type header struct {
 		Name   string            `json:"name"`
 		Labels map[string]string `json:"labels"`
 	} `json:"metadata"`
-	Spec ast.Node `json:"spec"`
+	Spec *document.Node `json:"spec"`
 }
 
 var plain = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
 
 // document reads one, with as many mistakes as it has.
-func (r *reading) document(body ast.Node) (Document, bool) {
-	before := len(r.mistakes)
+func (r reading) document(body *document.Node) (Document, bool) {
+	before := r.Found()
 	var h header
-	r.walk(body, reflect.TypeFor[header]())
-	_ = yaml.NodeToValue(body, &h) // the walk has told what is wrong; the rest may be right
+	r.Decode(body, &h, nil)
 	if h.APIVersion != apiVersion {
-		r.report(place(body, "apiVersion"), "apiVersion: want "+apiVersion)
+		r.report("apiVersion: want "+apiVersion, body, "apiVersion")
 	}
 	kind, known := written[h.Kind]
 	if !known {
-		r.report(place(body, "kind"), fmt.Sprintf("kind: %.64q is none of AccessList, DenyList, Quota, Terms", h.Kind))
+		r.report(fmt.Sprintf("kind: %.64q is none of AccessList, DenyList, Quota, Terms", h.Kind), body, "kind")
 		return Document{}, false
 	}
 	if !plain.MatchString(h.Metadata.Name) {
-		r.report(place(body, "metadata", "name"), "metadata.name: 1 to 63 lower-case letters, digits, - and .")
+		r.report("metadata.name: 1 to 63 lower-case letters, digits, - and .", body, "metadata", "name")
 	}
 	value := blank(kind)
 	if h.Spec == nil {
-		r.report(place(body), "spec: is missing")
+		r.report("spec: is missing", body)
 	} else {
-		r.decode(h.Spec, value)
+		r.Decode(h.Spec, value, nil)
 	}
-	if len(r.mistakes) > before {
+	if r.Found() > before {
 		return Document{}, false
 	}
 	check(value, func(message string, path ...any) {
-		r.report(place(h.Spec, path...), "spec."+dotted(path)+": "+message)
+		r.report("spec."+expr.Where(path)+": "+message, h.Spec, path...)
 	})
-	spec, err := encode(value)
+	spec, err := document.Encode(value)
 	if err != nil {
-		r.report(place(body), "the spec cannot be stored")
+		r.report("the spec cannot be stored", body)
 	}
 	if len(spec) > maxDocument {
-		r.report(place(body), fmt.Sprintf("the document has more than %d KiB: make several of it", maxDocument>>10))
+		r.report(fmt.Sprintf("the document has more than %d KiB: make several of it", maxDocument>>10), body)
 	}
-	return Document{Kind: kind, Name: h.Metadata.Name, Labels: h.Metadata.Labels, Spec: spec, value: value}, len(r.mistakes) == before
-}
-
-// decode reads a value, if the walk has found nothing wrong with it.
-func (r *reading) decode(n ast.Node, into any) {
-	before := len(r.mistakes)
-	r.walk(n, reflect.TypeOf(into).Elem())
-	if len(r.mistakes) > before {
-		return
-	}
-	if err := yaml.NodeToValue(n, into, yaml.Strict()); err != nil {
-		r.report(explain(err))
-	}
-}
-
-func explain(err error) (*token.Token, string) {
-	var wrong yaml.Error
-	if errors.As(err, &wrong) {
-		return wrong.GetToken(), wrong.GetMessage()
-	}
-	return nil, "the file cannot be read as YAML: " + err.Error()
-}
-
-// place is where a path stands, or as much of it as there is.
-func place(n ast.Node, path ...any) *token.Token {
-	for _, step := range path {
-		next := ast.Node(nil)
-		switch x := n.(type) {
-		case *ast.MappingNode:
-			for _, v := range x.Values {
-				if v.Key.GetToken().Value == step {
-					next = v.Value
-				}
-			}
-		case *ast.SequenceNode:
-			if i, ok := step.(int); ok && i < len(x.Values) {
-				next = x.Values[i]
-			}
-		}
-		if next == nil {
-			break
-		}
-		n = next
-	}
-	if m, ok := n.(*ast.MappingNode); ok && len(m.Values) > 0 {
-		return m.Values[0].Key.GetToken()
-	}
-	return n.GetToken()
-}
-
-func dotted(path []any) string {
-	var b strings.Builder
-	for _, step := range path {
-		switch s := step.(type) {
-		case int:
-			fmt.Fprintf(&b, "[%d]", s)
-		case string:
-			if b.Len() > 0 {
-				b.WriteByte('.')
-			}
-			b.WriteString(s)
-		}
-	}
-	return b.String()
-}
-
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return Document{Kind: kind, Name: h.Metadata.Name, Labels: h.Metadata.Labels, Spec: spec, value: value}, r.Found() == before
 }

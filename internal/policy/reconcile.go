@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/droverhq/drover/internal/document"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/reconcile"
 )
@@ -65,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, task reconcile.Task) (reconc
 		status.Pending, status.Everybody = nil, false
 	}
 	expect := o.Version
-	if o.Status, err = encode(status); err != nil {
+	if o.Status, err = document.Encode(status); err != nil {
 		return reconcile.Result{}, reconcile.Terminal(err)
 	}
 	set := ledger.Set{Actor: "system", Cause: cause, Puts: []ledger.Put{{Object: o, Expect: expect, Op: "told"}}}

@@ -189,7 +189,7 @@ func (s *Service) put(before ledger.Object, status Status, d *Document, source s
 		}
 		status.Said = said
 	}
-	encoded, err := encode(status)
+	encoded, err := document.Encode(status)
 	if err != nil {
 		return ledger.Put{}, false, fmt.Errorf("cannot encode the status: %w", err)
 	}
@@ -283,7 +283,7 @@ func (s *Service) Delete(ctx context.Context, kind, name string) (ledger.Object,
 	if status.Everybody, status.Told = kind == KindQuota.Name || kind == KindDenyList.Name, false; !status.Everybody {
 		status.Pending = nil // nobody is told of anything
 	}
-	if o.Status, err = encode(status); err != nil {
+	if o.Status, err = document.Encode(status); err != nil {
 		return ledger.Object{}, fmt.Errorf("cannot encode the status: %w", err)
 	}
 	expect := o.Version

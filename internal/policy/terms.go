@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/document"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
@@ -90,7 +91,7 @@ func (s *Service) Accept(ctx context.Context, who access.Principal, terms, versi
 	if before.Version > 0 {
 		return before, false, nil
 	}
-	spec, err := encode(map[string]string{"terms": terms, "version": t.Version, "user": who.User})
+	spec, err := document.Encode(map[string]string{"terms": terms, "version": t.Version, "user": who.User})
 	if err != nil {
 		return ledger.Object{}, false, fmt.Errorf("cannot encode the acceptance: %w", err)
 	}
