@@ -53,7 +53,7 @@ type Server struct {
 	ending   context.Context // of streams: they would keep the end waiting
 	end      context.CancelFunc
 	begin    chan struct{} // closed when Run begins
-	routes   string // up: where instances are reached, for the command line
+	routes   string        // up: where instances are reached, for the command line
 }
 
 // New opens the ledger and puts everything together. Whatever can be wrong with
@@ -125,6 +125,7 @@ func (s *Server) open(ctx context.Context) error {
 	instances := instance.NewService(kept)
 	s.offering.Instances, s.clusters.Tenants, s.clusters.Accounts = instances, instances, accounts // the rooms know each other only here
 	s.clusters.Logins, s.clusters.Keeper, s.clusters.Offerings, s.clusters.Hosted = accounts, s.ledger, sold, hosted{s.ledger}
+	s.clusters.Left = left
 	s.clusters.Terraformer, s.clusters.Around = &terraformer{}, s.around
 	s.clusters.Installs = &cluster.Installs{Server: s.publicURL(), Image: s.cfg.AgentImage, Token: s.firstToken}
 	if s.clusters.Makers, err = s.clusterMakers(); err != nil {

@@ -224,3 +224,12 @@ func (h hosted) On(ctx context.Context, id string, limit int) ([]string, int64, 
 	}
 	return slices.Clip(names), max(total, int64(len(names))), err
 }
+
+// left names the cluster that an instance has left.
+func left(c ledger.Change) string {
+	if c.Object.Kind != instance.Kind.Name || c.Object.Deleted.IsZero() {
+		return ""
+	}
+	id, _ := c.Object.Fields["cluster"].(string)
+	return id
+}

@@ -47,6 +47,9 @@ type Service struct {
 	Installs *Installs
 	// Around tells what the expressions of steps see besides the cluster; nil: nothing.
 	Around func() (offering.SSOFacts, offering.ServerFacts)
+	// Left names the cluster that has less to host after a change; nil: emptied
+	// clusters are found when scaling next looks.
+	Left func(ledger.Change) string
 	// Hosted tells what runs on a cluster; nil: nobody can say.
 	Hosted Hosted
 
@@ -55,6 +58,7 @@ type Service struct {
 	replica string        // names this process in sessions
 	glance  time.Duration // between looks whether a cluster is still wanted while it is being made
 
+	lives   lives   // of the replicas
 	view    view    // of all clusters, for placement
 	tallies tallies // of what is in use on them
 
