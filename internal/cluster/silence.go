@@ -13,8 +13,7 @@ import (
 
 // A cluster whose agent has fallen silent takes no new orders. The replica that
 // the agent was connected to notices: nothing is written as long as all is well.
-// If that replica goes down together with the agent, nobody notices before
-// another agent connects.
+// If that replica goes down together with the agent, its heir does.
 
 const (
 	// grace is how long an agent may be away before its cluster counts as silent.
@@ -68,10 +67,9 @@ func (s *Service) look(id string, ss *session) {
 	case silent < ss.grace():
 		again = ss.grace() - silent
 	}
-	name := s.session(ss.Agent)
 	s.mu.Unlock()
 	if again == 0 {
-		if err := s.silence(id, name); err != nil {
+		if err := s.silence(id); err != nil {
 			again = silenceRetry
 		}
 	}
@@ -86,14 +84,14 @@ func (s *Service) look(id string, ss *session) {
 	}
 }
 
-// silence writes down that the agent of a session is silent, unless it has
+// silence writes down that the agent of a cluster is silent, unless it has
 // connected elsewhere.
-func (s *Service) silence(id, name string) error {
+func (s *Service) silence(id string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	ctx = ledger.WithCause(ctx, ledger.BySchedule("its agent fell silent"))
 	_, err := s.edit(ctx, id, note{"silent", "system"}, func(o *ledger.Object, status *Status) bool {
-		if status.Session != name {
+		if !s.mine(status.Session) {
 			return false
 		}
 		status.Session = ""
@@ -105,6 +103,19 @@ func (s *Service) silence(id, name string) error {
 	if fault.Is(err, fault.NotFound) {
 		return nil
 	}
+	return err
+}
+
+// Refused writes down why the agent of a cluster for which nobody speaks is not
+// listened to, once until it changes: whoever wonders about the silence looks there.
+func (s *Service) Refused(ctx context.Context, id, why string) error {
+	_, err := s.edit(ctx, id, note{op: "refused"}, func(o *ledger.Object, status *Status) bool {
+		if o.Phase != Waiting || status.Session != "" || status.Message == why {
+			return false
+		}
+		status.Message = why
+		return true
+	})
 	return err
 }
 

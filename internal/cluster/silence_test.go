@@ -75,6 +75,20 @@ func TestASilentClusterTakesNoOrders(t *testing.T) {
 				two.Alive("edge", "a")
 			}
 		}, cluster.Ready, 1},
+		"refused": {"why a silent agent is refused is written once", func(t *testing.T, one, _ *cluster.Service) {
+			one.Leave("edge", "a")
+			time.Sleep(40 * time.Second)
+			for range 3 {
+				if err := one.Refused(t.Context(), "edge", "it is too old"); err != nil {
+					t.Error(err)
+				}
+			}
+		}, cluster.Waiting, 2},
+		"beside": {"whoever is refused beside an agent that speaks is not worth a word", func(t *testing.T, one, _ *cluster.Service) {
+			if err := one.Refused(t.Context(), "edge", "it is too old"); err != nil {
+				t.Error(err)
+			}
+		}, cluster.Ready, 0},
 		"again": {"who speaks again is ready again", func(t *testing.T, one, _ *cluster.Service) {
 			one.Leave("edge", "a")
 			time.Sleep(40 * time.Second)
