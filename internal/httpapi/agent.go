@@ -94,7 +94,7 @@ func (o *own) sync(w http.ResponseWriter, r *http.Request) {
 		err = req.read(r)
 	}
 	if err != nil {
-		o.decline(w, r, err)
+		o.refuse(w, r, p, err)
 		return
 	}
 	x := &exchange{own: o, id: p.id, p: p, req: &req.Sync}
@@ -115,8 +115,17 @@ func (o *own) sync(w http.ResponseWriter, r *http.Request) {
 		err = x.respond(w, r)
 	}
 	if err != nil {
-		o.decline(w, r, err)
+		o.refuse(w, r, p, err)
 	}
+}
+
+// refuse declines a message, and has the cluster say why where this will not pass
+// by itself; p is nil where the caller is nobody's agent.
+func (o *own) refuse(w http.ResponseWriter, r *http.Request, p *plane, err error) {
+	if reason := fault.Reason(err); p != nil && fault.Is(err, fault.Conflict) && (reason == "protocol" || reason == "epoch") {
+		_ = o.Clusters.Refused(r.Context(), p.id, "its agent is refused: "+err.Error()) // the agent comes again, and it is tried again
+	}
+	o.decline(w, r, err)
 }
 
 const (
