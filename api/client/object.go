@@ -122,7 +122,7 @@ func (c *Client) Apply(ctx context.Context, file []byte) (v1.Object, error) {
 }
 
 // ApplyTo creates or replaces an object of a resource that is written as
-// documents: offerings, quotas, denylists, accesslists, terms.
+// documents: offerings, profiles, quotas, denylists, accesslists, terms.
 func (c *Client) ApplyTo(ctx context.Context, resource string, document []byte) (v1.Object, error) {
 	var out v1.Object
 	err := c.do(ctx, call{method: http.MethodPut, path: []string{resource}, body: document, media: "application/yaml"}, &out)

@@ -21,13 +21,14 @@ func (c *CLI) applyCommand() *cobra.Command {
 	var files []string
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE...",
-		Short: "Put offerings, quotas, lists and terms into force from their files",
+		Short: "Put offerings, cluster profiles, quotas, lists and terms into force from their files",
 		Long: `Sends documents to the server, which checks each as a whole and puts it into force
 without a restart. One that is wrong changes nothing: the last good version stays.
 A file may hold several, with --- between them; of a directory all .yaml, .yml and
 .json files are taken.`,
 		Example: `  drover apply -f offerings/dinosaur.yaml
   drover apply -f quotas.yaml -f policies/
+  drover apply -f profile.yaml                # kind ClusterProfile: a way to make clusters
   generate | drover apply -f -`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -47,12 +47,16 @@ func (c *CLI) showPlan(e v1.Explanation, all bool) error {
 	if len(heaps) > 0 {
 		c.printf("\n")
 		t := &table{head: []string{"CLUSTER", "ORDERS", "WHY THE FIRST OF THEM"}}
+		told := heaps[0].cluster != ""
+		if !told { // tenants are not
+			t.head = t.head[1:]
+		}
 		for _, h := range heaps {
-			name := h.cluster
-			if name == "" {
-				name = "-" // tenants are not told
+			cells := []string{h.cluster, strconv.FormatInt(h.n, 10), h.reason}
+			if !told {
+				cells = cells[1:]
 			}
-			t.add(name, strconv.FormatInt(h.n, 10), h.reason)
+			t.add(cells...)
 		}
 		if err := t.write(c.cfg.Out); err != nil {
 			return err

@@ -83,6 +83,7 @@ func (c *CLI) newRoot() *cobra.Command {
   drover get dinosaurs                   what there is
   drover describe dinosaur rex           who, when, why: the whole history
   drover delete dinosaur rex --wait      and be rid of it
+  drover cluster register edge ...       bring a Kubernetes cluster into the fleet
   drover login --server URL              another server, as yourself
 
 Verbs take any resource of the server, in singular or plural: ` + "`drover get`" + ` lists them.

@@ -164,7 +164,13 @@ func (c *CLI) showJoin(cmd *cobra.Command, s *session, r v1.Resource, o v1.Objec
 
 // showReached tells of a cluster that the control plane reaches itself.
 func (c *CLI) showReached(cmd *cobra.Command, s *session, r v1.Resource, o v1.Object, w waitFlags) error {
-	if format := output(cmd); (format == "json" || format == "yaml") && !w.wait {
+	if format := output(cmd); format == "json" || format == "yaml" {
+		if w.wait {
+			var err error
+			if o, err = c.wait(cmd.Context(), s, waiting{resource: r, object: o, goal: goal{word: "ready"}, timeout: w.timeout, out: c.cfg.Err}); err != nil {
+				return err
+			}
+		}
 		return c.print(format, struct {
 			Cluster v1.Object `json:"cluster"`
 		}{o})

@@ -202,6 +202,9 @@ func (f *fake) explain(r *http.Request) (any, error) {
 	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
 		return nil, fault(400, "DROVER-17", err.Error())
 	}
+	if q.Org == "acme" { // as a tenant reads it
+		return v1.Explanation{Plan: "standard.x1", Units: 1, Orders: []v1.Verdict{{Fits: true, Reason: "it is the oldest", Others: []v1.WhyNot{{Code: "draining", Reason: "it is being emptied"}}}}}, nil
+	}
 	out := v1.Explanation{Provider: "aws", Region: q.Region, Plan: strings.Trim(q.Type+"."+q.Size, "."), Units: 1}
 	var extra int64
 	for _, with := range q.With {

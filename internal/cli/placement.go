@@ -115,7 +115,6 @@ func (c *CLI) whyNot(others []v1.WhyNot, all bool) error {
 	type group struct {
 		v1.WhyNot
 		names []string
-		n     int64
 	}
 	var groups []*group
 	var away int64
@@ -128,7 +127,6 @@ func (c *CLI) whyNot(others []v1.WhyNot, all bool) error {
 		if i < 0 {
 			i, groups = len(groups), append(groups, &group{WhyNot: w})
 		}
-		groups[i].n++
 		if w.Cluster != "" {
 			groups[i].names = append(groups[i].names, w.Cluster)
 		}
@@ -136,8 +134,16 @@ func (c *CLI) whyNot(others []v1.WhyNot, all bool) error {
 	if len(groups) > 0 {
 		c.printf("\nNot elsewhere:\n")
 		t := &table{head: []string{"  CLUSTER", "CODE", "WHY"}}
+		told := slices.ContainsFunc(groups, func(g *group) bool { return len(g.names) > 0 })
+		if !told { // tenants read reasons alone
+			t.head = []string{"  CODE", "WHY"}
+		}
 		for _, g := range groups {
-			t.add("  "+some(g.names, 3), g.Code, g.Reason)
+			if told {
+				t.add("  "+some(g.names, 3), g.Code, g.Reason)
+			} else {
+				t.add("  "+g.Code, g.Reason)
+			}
 		}
 		if err := t.write(c.cfg.Out); err != nil {
 			return err
