@@ -45,18 +45,18 @@ const (
 )
 
 // Decode fills the Go value behind a pointer from a node and reports everything
-// that does not fit, as the form says. Field names are those of the json tags; a
+// that does not fit, in the words of the form. Field names are those of the json tags; a
 // field of type *Node takes what is there as it is.
 func (f *File) Decode(n *Node, into any, path []any) {
 	f.decode(n, reflect.ValueOf(into).Elem(), path)
 }
 
 func (f *File) misfit(m Misfit) {
-	if f.form.Misfit != nil {
-		f.form.Misfit(f, m)
-		return
+	words := Misfit.String
+	if f.form.Words != nil {
+		words = f.form.Words
 	}
-	f.Report(m.At, m.Path, m.String())
+	f.Report(m.At, m.Path, words(m))
 }
 
 // fit sets a value of one type, or tells what belongs there.

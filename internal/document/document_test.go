@@ -129,8 +129,8 @@ func TestChecksKnowThePlaces(t *testing.T) {
 }
 
 func TestFormsDiffer(t *testing.T) {
-	many := document.Form{Bytes: 1 << 20, Mistakes: 2, Misfit: func(f *document.File, m document.Misfit) {
-		f.Report(m.At, nil, "want "+m.Want+m.Key)
+	many := document.Form{Bytes: 1 << 20, Mistakes: 2, NoPaths: true, Words: func(m document.Misfit) string {
+		return "want " + m.Want + m.Key
 	}}
 	f := document.Open("f", []byte("name: a\n---\nlegs: x\n---\n---\nnmae: b\n---\ntoys: 1\n"), many)
 	if len(f.Documents) != 4 { // an empty one is none, and hides none

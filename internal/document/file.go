@@ -20,9 +20,11 @@ type Form struct {
 	Kind     string
 	Bytes    int // the most that a file may have; default 128 KiB
 	Mistakes int // the most that are told; default: all
-	// Misfit reports what does not fit the type that it is decoded into; default:
-	// at its path, in the words of Misfit.
-	Misfit func(*File, Misfit)
+	// NoPaths: mistakes are told by their places alone.
+	NoPaths bool
+	// Words for what does not fit the type that it is decoded into; default:
+	// Misfit.String.
+	Words func(Misfit) string
 }
 
 func (f Form) bytes() int {

@@ -73,13 +73,17 @@ func (f *File) Missing(path []any, format string, args ...any) {
 	}
 }
 
-// Report reports a mistake at a place; the path, if any, is told with it.
+// Report reports a mistake at a place; the path, if any, is told with it where
+// the form has paths.
 func (f *File) Report(at Place, path []any, message string) {
 	if f.wrong == nil {
 		f.wrong = map[string]bool{}
 	}
 	where := expr.Where(path)
 	f.wrong[where] = true
+	if f.form.NoPaths {
+		where = ""
+	}
 	if f.form.Mistakes == 0 || len(f.mistakes) < f.form.Mistakes {
 		f.mistakes = append(f.mistakes, Mistake{Source: f.source, Line: at.Line, Column: at.Column, Path: where, Message: message})
 	}

@@ -47,7 +47,7 @@ func blank(kind string) any {
 // Parse reads the policies of a file, YAML or JSON, several with --- between
 // them. The fault is Invalid and tells all mistakes with their lines.
 func Parse(source string, data []byte) ([]Document, error) {
-	r := reading{document.Open(source, data, document.Form{Bytes: maxFile, Mistakes: maxMistakes, Misfit: misfit})}
+	r := reading{document.Open(source, data, form)}
 	documents := r.documents()
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -55,22 +55,20 @@ func Parse(source string, data []byte) ([]Document, error) {
 	return documents, nil
 }
 
-// misfit words what does not fit. It has no path: the place is enough for the
-// few fields that policies have.
-func misfit(f *document.File, m document.Misfit) {
-	message := "want " + m.Want
+// form has no paths: the place is enough for the few fields that policies have.
+var form = document.Form{Bytes: maxFile, Mistakes: maxMistakes, NoPaths: true, Words: func(m document.Misfit) string {
 	switch {
 	case m.Unknown:
-		message = "unknown field \"" + m.Key + "\""
+		return "unknown field \"" + m.Key + "\""
 	case m.Want == "":
-		message = "the entry is empty"
+		return "the entry is empty"
 	case m.Want == "a map":
-		message = "want an object"
+		return "want an object"
 	case m.Want == "text":
-		message = "want text; a number needs quotes around it"
+		return "want text; a number needs quotes around it"
 	}
-	f.Report(m.At, nil, message)
-}
+	return "want " + m.Want
+}}
 
 // reading is a file of policies while it is checked.
 type reading struct{ *document.File }
