@@ -170,7 +170,7 @@ func refused(it runtime.Item, err error) v1.ObservedItem {
 	case fault.Exhausted:
 		o.State, o.Message = string(runtime.Rejected), err.Error()
 	case fault.Unavailable:
-		o.State, o.Message = string(runtime.Installing), ""
+		o.State, o.Message = string(runtime.Installing), err.Error()
 	case fault.Internal:
 	default:
 		o.Message = err.Error()

@@ -26,7 +26,7 @@ func TestRefusedItemIsReportedAndTriedAgain(t *testing.T) {
 		"invalid":   {"The user can mend it.", fault.New(fault.Invalid, "no legs"), "error", "no legs"},
 		"internal":  {"Nobody outside is told what broke inside.", fmt.Errorf("secret path"), "error", "the data plane cannot apply it; its operator finds the reason in the agent's log"},
 		"exhausted": {"The control plane may place it elsewhere.", fault.New(fault.Exhausted, "full"), "rejected", "full"},
-		"away":      {"It is a matter of time.", fault.New(fault.Unavailable, "busy"), "installing", ""},
+		"away":      {"It is a matter of time, and of what.", fault.New(fault.Unavailable, "busy"), "installing", "busy"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
