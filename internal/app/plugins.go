@@ -27,7 +27,7 @@ import (
 // Kinds are all kinds of objects that the ledger is prepared for.
 func Kinds() []ledger.Kind {
 	return slices.Concat([]ledger.Kind{
-		access.SigningKey, access.KindUser, operation.Kind, operation.AuditKind, account.Kind, offering.Kind, cluster.Kind, cluster.KindProfile, instance.Kind,
+		access.SigningKey, access.KindUser, operation.Kind, operation.AuditKind, account.Kind, offering.Kind, cluster.Kind, cluster.KindProfile, cluster.KindReplica, instance.Kind,
 	}, breaker.Kinds(), policy.Kinds(), builtin.Kinds())
 }
 

@@ -10,7 +10,7 @@ import (
 
 // A cluster belongs to one installation of an agent. That is written into the
 // ledger once, where every replica sees it, and so is the session: which replica
-// the agent is connected to. Which process of the installation speaks, and when
+// the agent is connected to, or whose heir it is connected to. Which process of the installation speaks, and when
 // it last did, is kept in memory, so that heartbeats write nothing: it protects
 // against mix-ups, not the ledger's truth, which is guarded by versions and
 // generations.
@@ -118,7 +118,7 @@ func (s *Service) claim(ctx context.Context, id, agent, installation, connected 
 		if status.Installation != installation {
 			op = "bind"
 		}
-		if op == "connect" && (connected == "" || connected == status.Session) {
+		if op == "connect" && (connected == "" || s.mine(status.Session) || s.lives.doubtful(id, guest{agent, status.Session})) {
 			return o, nil
 		}
 		// It may belong to nobody because it was given up while its agent still runs.
