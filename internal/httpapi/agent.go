@@ -153,6 +153,7 @@ func (x *exchange) stay(w http.ResponseWriter, r *http.Request, wait time.Durati
 func (o *own) later(w http.ResponseWriter, r *http.Request, wait time.Duration, why string) {
 	w.Header().Set("Retry-After", strconv.Itoa(retryAfter(wait)))
 	o.fail(w, r, fault.New(fault.Unavailable, "%s; try again", why))
+	traceOf(r.Context()).err = nil // it is nobody's fault, and there may be thousands
 }
 
 // speaks returns the cluster if the caller is its agent, or an operator. The
