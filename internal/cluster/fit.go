@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/offering"
@@ -205,6 +206,7 @@ func (r *run) strip(ctx context.Context, last bool) error {
 		return err
 	}
 	steps := slices.Clone(r.c.Status.Steps)
+	var stuck []Step
 	for len(steps) > 0 {
 		s := steps[len(steps)-1]
 		if len(s.Inventory) > 0 {
@@ -217,11 +219,27 @@ func (r *run) strip(ctx context.Context, last bool) error {
 				r.next = &Come{After: stepRetry, Why: r.c.Status.Message}
 				break
 			}
+			if err != nil {
+				stuck = append(stuck, s)
+			}
 		}
 		steps = steps[:len(steps)-1]
 	}
+	if len(stuck) > 0 {
+		r.abandon(stuck)
+	}
 	r.c.Status.Steps, r.op = steps, "steps"
 	return nil
+}
+
+// abandon writes down what is left on a cluster that leaves the fleet, for
+// whoever looks at how that went.
+func (r *run) abandon(steps []Step) {
+	var names []string
+	for _, s := range steps {
+		names = append(names, s.Name)
+	}
+	r.c.Status.Reason = "What these steps have put there could not be removed and is left on the cluster: " + strings.Join(names, ", ")
 }
 
 // bare is a step without its secrets, which have marks in their places.

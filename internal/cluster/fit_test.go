@@ -186,6 +186,78 @@ func TestAgentCarriesStepsOut(t *testing.T) {
 	}
 }
 
+// An agent takes off what it has put on a cluster that leaves the fleet, the
+// last first; what it does not is told.
+func TestAgentTakesStepsOffWhenItsClusterLeaves(t *testing.T) {
+	for _, c := range []struct {
+		reason  string
+		obeys   bool
+		outcome string
+	}{
+		{"an agent that is there", true, ""},
+		{"an agent that has gone", false, "What these steps have put there could not be removed and is left on the cluster: dinosaur/one, dinosaur/two"},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			f := newFleet(t)
+			f.Offerings = shelf{dinosaur(t, steps("one", "two"))}
+			if _, err := f.Register(byOps(), "edge", local); err != nil {
+				t.Fatal(err)
+			}
+			f.rest(t, "edge")
+			told := func(state string) (out []string) {
+				t.Helper()
+				items, err := f.StepItems(t.Context(), f.see(t, "edge").Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, item := range items {
+					out = append(out, fmt.Sprintf("%s %v", item.ID, item.Delete))
+					if err := f.ReportSteps(t.Context(), "edge", []cluster.StepSeen{{ID: item.ID, Generation: item.Generation, State: state}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return out
+			}
+			told("ready")
+			told("ready")
+			if done := f.rest(t, "edge"); done.Phase != cluster.Waiting {
+				t.Fatalf("it is %s", done.Phase)
+			}
+			if err := f.Report(t.Context(), "edge", cluster.Report{Agent: "a", Ready: true, Capacity: 5}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.Delete(byOps(), "edge"); err != nil {
+				t.Fatal(err)
+			}
+			op := f.see(t, "edge").Status.Operation
+			f.clock = f.clock.Add(10 * time.Second)
+			for range 3 { // it leaves, settles, and waits
+				if _, err := runOn(t, f.Service, f.l, "edge"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.obeys {
+				if got := told("deleted"); len(got) != 1 || got[0] != "dinosaur.two true" {
+					t.Fatalf("the agent is told %v", got)
+				}
+				if got := told("deleted"); len(got) != 1 || got[0] != "dinosaur.one true" {
+					t.Fatalf("then the agent is told %v", got)
+				}
+			} else {
+				f.clock = f.clock.Add(15 * time.Minute)
+			}
+			f.rest(t, "edge")
+			if gone := f.see(t, "edge"); gone.Deleted.IsZero() {
+				t.Fatalf("it is %s: %s", gone.Phase, gone.Status.Message)
+			}
+			o, err := f.l.Get(t.Context(), ledger.Ref{Kind: "operation", ID: op})
+			if err != nil || o.Phase != operation.Succeeded || !strings.Contains(string(o.Status), `"reason":"`+c.outcome) && c.outcome != "" || c.outcome == "" && strings.Contains(string(o.Status), "left") {
+				t.Errorf("the operation is %s %s, %v", o.Phase, o.Status, err)
+			}
+		})
+	}
+}
+
 func TestNoStepsNoDetour(t *testing.T) {
 	f := newFleet(t)
 	f.Offerings = shelf{dinosaur(t, "")}

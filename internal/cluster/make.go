@@ -125,7 +125,7 @@ func (r *run) withdraw(ctx context.Context) error {
 		r.next = &Come{After: cmp.Or(done.After, makeRetry), Why: cmp.Or(done.Message, "it is being taken away")}
 		return nil
 	}
-	return r.move(Move{To: Cleanup})
+	return r.move(Move{To: Cleanup, Reason: r.c.Status.Reason})
 }
 
 // ask prepares a question to the maker.

@@ -23,7 +23,9 @@ const (
 	// stripWithin is how long it is tried to take steps off a cluster that stays
 	// where it is.
 	stripWithin = 15 * time.Minute
-	drainRetry  = 30 * time.Second
+	// absentWithin is the same where the agent would have to and is not there.
+	absentWithin = 2 * time.Minute
+	drainRetry   = 30 * time.Second
 )
 
 // States of a step.
@@ -78,8 +80,10 @@ type (
 	Keep struct{}
 	// Leave writes down that there is no way back.
 	Leave struct{}
-	// Strip takes all steps off, Withdraw asks the maker to take it away.
+	// Strip takes all steps off, Abandon leaves them where they are, and Withdraw
+	// asks the maker to take the cluster away.
 	Strip    struct{ Last bool }
+	Abandon  struct{}
 	Withdraw struct{}
 	// Clean gives back what it has elsewhere, and is the last.
 	Clean struct{}
@@ -101,6 +105,7 @@ func (Finish) action()   {}
 func (Keep) action()     {}
 func (Leave) action()    {}
 func (Strip) action()    {}
+func (Abandon) action()  {}
 func (Withdraw) action() {}
 func (Clean) action()    {}
 func (Come) action()     {}
@@ -125,7 +130,7 @@ func Plan(c Cluster, f Facts, now time.Time) []Action {
 	case Deprovisioning:
 		return planLeaving(c, f, now)
 	case Cleanup:
-		return []Action{Finish{Phase: operation.Succeeded}, Clean{}}
+		return []Action{Finish{Phase: operation.Succeeded, Reason: c.Status.Reason}, Clean{}}
 	}
 	return nil
 }
@@ -200,12 +205,38 @@ func planLeaving(c Cluster, f Facts, now time.Time) []Action {
 		return []Action{Keep{}, Finish{Phase: operation.Failed, Reason: "an instance was placed there meanwhile"}}
 	case !s.Leaving:
 		return []Action{Leave{}}
-	case s.Maker != nil && s.Maker.Name == standalone && f.Reach && len(s.Steps) > 0:
-		return []Action{Strip{Last: now.Sub(since) >= stripWithin}} // it stays, what was put there does not
+	case (s.Maker == nil || s.Maker.Name == standalone) && len(s.Steps) > 0: // it stays, what was put there does not
+		if f.Reach {
+			return []Action{Strip{Last: now.Sub(since) >= stripWithin}}
+		}
+		return planRetreat(c, now.Sub(since))
 	case s.Maker != nil:
 		return []Action{Withdraw{}}
 	}
-	return []Action{Move{To: Cleanup}}
+	return []Action{Move{To: Cleanup, Reason: s.Reason}}
+}
+
+// planRetreat has the agent take off what it has put on a cluster that stays
+// where it is, for as long as that can be expected of it.
+func planRetreat(c Cluster, waited time.Duration) []Action {
+	s := &c.Status
+	within := stripWithin
+	if s.Session == "" {
+		within = absentWithin
+	}
+	if waited >= within {
+		return []Action{Abandon{}}
+	}
+	if !slices.ContainsFunc(s.Steps, func(s Step) bool { return s.State != StepRemoving }) {
+		return []Action{Come{min(stepRetry, within-waited), fmt.Sprintf("its agent takes off what was put there: %d steps are left", len(s.Steps))}}
+	}
+	steps := slices.Clone(s.Steps)
+	for i := range steps {
+		if steps[i].State != StepRemoving {
+			steps[i].State, steps[i].Message, steps[i].Generation, steps[i].Token = StepRemoving, "", c.Version, 0
+		}
+	}
+	return []Action{Settle{steps}}
 }
 
 // standalone is the maker of clusters that are there already.

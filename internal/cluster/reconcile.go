@@ -60,7 +60,8 @@ func (r *run) act(ctx context.Context, actions []Action) (reconcile.Result, erro
 	}
 	if come, ok := actions[0].(Come); ok {
 		r.next = &come
-		if r.c.Phase != Provisioned || r.c.Status.Message == come.Why {
+		said := r.c.Phase == Provisioned || r.c.Phase == Deprovisioning && r.c.Status.Leaving
+		if !said || r.c.Status.Message == come.Why {
 			return r.result(ledger.Set{}), nil
 		}
 		r.c.Status.Message = come.Why
@@ -144,6 +145,9 @@ func (r *run) step(ctx context.Context, a Action) error {
 		r.c.Status.Leaving, r.op = true, "leave"
 	case Strip:
 		return r.strip(ctx, a.Last)
+	case Abandon:
+		r.abandon(r.c.Status.Steps)
+		r.c.Status.Steps, r.op = nil, "steps"
 	case Withdraw:
 		return r.withdraw(ctx)
 	case Clean:

@@ -49,15 +49,18 @@ func (s *Service) StepItems(ctx context.Context, o ledger.Object) ([]StepItem, e
 	if err != nil || s.reaches(c) {
 		return nil, err
 	}
-	ready, there := map[string]bool{}, map[string]bool{}
+	ready, there, needed := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, step := range c.Status.Steps {
 		ready[step.Name], there[step.Name] = step.State == StepReady, true
+		for _, n := range step.Needs {
+			needed[n] = true
+		}
 	}
 	var out []StepItem
 	for _, step := range c.Status.Steps {
 		waits := slices.ContainsFunc(step.Needs, func(n string) bool { return there[n] && !ready[n] })
-		if step.State == StepWaiting && waits {
-			continue
+		if step.State == StepWaiting && waits || step.State == StepRemoving && needed[step.Name] {
+			continue // its turn comes
 		}
 		item, err := s.item(ctx, c, step)
 		if err != nil {
