@@ -233,12 +233,14 @@ func clusterFacts(o v1.Object, use *v1.ClusterUse, since time.Time, now time.Tim
 	if o.Deleted == nil {
 		add("Not ready", s.notReady(o))
 	}
-	switch name := clean(o.ID, false); s.aside() {
-	case "":
+	gone := o.Deleted != nil || slices.Contains(leaving, o.Phase)
+	switch name, aside := clean(o.ID, false), s.aside(); {
+	case gone: // it takes nothing any more, which the phase says
+	case aside == "":
 		add("Orders", "takes new ones")
-	case "takes no new orders":
+	case aside == "takes no new orders":
 		add("Orders", "none: `drover cluster uncordon "+name+"` lets it take new ones")
-	case "drained":
+	case aside == "drained":
 		add("Orders", "none, it is drained: `drover cluster undrain "+name+"` takes that back, `drover cluster delete "+name+"` takes it away")
 	default:
 		left := "what runs there"
@@ -269,8 +271,11 @@ func clusterFacts(o v1.Object, use *v1.ClusterUse, since time.Time, now time.Tim
 	if limit := s.Spec.Limit; limit != nil {
 		room += fmt.Sprintf(" (limited to %d, its agent says %d)", *limit, s.Status.Capacity)
 	}
-	add("Capacity", room)
+	if !gone {
+		add("Capacity", room)
+	}
 	switch {
+	case gone && s.Status.Installation == "":
 	case s.Status.Installation == "":
 		add("Agent", "has not connected")
 	case s.Status.Version != "":

@@ -237,7 +237,7 @@ func (p *progress) change(ch v1.Change) {
 			fmt.Fprintf(p.w.out, "%-*s %8s\n", p.w.width, clean(p.phase, false), took)
 		}
 	}
-	p.phase, p.entered, p.seen = clean(phase, false), ch.At, p.now()
+	p.phase, p.entered, p.seen, p.detail = clean(phase, false), ch.At, p.now(), ""
 	p.draw()
 }
 
