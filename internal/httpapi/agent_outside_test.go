@@ -270,6 +270,11 @@ func TestAClusterTellsWhatItHolds(t *testing.T) {
 	if config.Spec.Net.Private == nil || *config.Spec.Net.Private || config.Spec.Capacity["standard"].MaxNodes != 3 || config.Spec.Observability == nil {
 		t.Errorf("its configuration: %s", w.Body)
 	}
+	for _, name := range []string{"accessToken", "repository"} {
+		if _, text := config.Spec.Observability[name].(string); !text {
+			t.Errorf("no %s, without which the agent's API server refuses its resource: %s", name, w.Body)
+		}
+	}
 	o.do(t, "account", "PUT", agentAPI+"c1/status", `{"conditions": [{"type": "Ready", "status": "False"}]}`).ok(200)
 	if c, _ := o.clusters.Get(t.Context(), "c1"); c.Phase != cluster.Waiting {
 		t.Errorf("it is %s", c.Phase)

@@ -151,8 +151,8 @@ func TestKafkaHasTheFieldsOfItsContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameFields(t, "DataplaneClusterAgentConfig; the token is nullable and absent", strings.Fields(`spec/net/private spec/capacity/standard/maxNodes
-		spec/observability/channel spec/observability/repository spec/observability/tag`), config)
+	sameFields(t, "DataplaneClusterAgentConfig; an empty token is there, too: the agent's resource requires it", strings.Fields(`spec/net/private spec/capacity/standard/maxNodes
+		spec/observability/accessToken spec/observability/channel spec/observability/repository spec/observability/tag`), config)
 }
 
 func TestKafkaSizesHaveTheFieldsOfTheirContract(t *testing.T) {
