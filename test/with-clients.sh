@@ -7,6 +7,10 @@
 # command line (built with Go) into $XDG_CACHE_HOME/drover. Where one cannot be had the
 # command runs with DROVER_TEST_NO_GOSDK=1, DROVER_TEST_NO_JSSDK=1 or
 # DROVER_TEST_NO_RHOAS=1, except with CI=true, which fails.
+#
+# DROVER_TEST_SYNC_JAR names the quarkus-run.jar of a built sync module of
+# kas-fleetshard, which no registry has. Without it the command runs with
+# DROVER_TEST_NO_SYNC=1, with CI=true too: nobody can fetch it.
 set -u
 
 RHOAS=v0.53.0
@@ -61,6 +65,12 @@ fi
 if [ "${DROVER_TEST_NO_RHOAS:-}" != 1 ] && ! { [ -x "$cache/rhoas-$RHOAS/rhoas" ] || bring_rhoas; }; then
 	missing "rhoas: it cannot be built (output above)"
 	export DROVER_TEST_NO_RHOAS=1
+fi
+if [ -z "${DROVER_TEST_SYNC_JAR:-}" ]; then
+	export DROVER_TEST_NO_SYNC=1
+elif ! { [ -r "$DROVER_TEST_SYNC_JAR" ] && command -v java; } >"$log" 2>&1; then
+	say "DROVER_TEST_SYNC_JAR is $DROVER_TEST_SYNC_JAR, which cannot be read, or there is no java to run it (apt-get install -y openjdk-17-jre-headless)"
+	exit 1
 fi
 exec 9>&-
 rm -f "$log"

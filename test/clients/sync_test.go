@@ -89,10 +89,10 @@ type (
 		Metadata   any    `json:"metadata"`
 		Spec       struct {
 			Observability *struct {
-				AccessToken string `json:"accessToken"`
-				Channel     string `json:"channel"`
-				Repository  string `json:"repository"`
-				Tag         string `json:"tag"`
+				AccessToken *string `json:"accessToken"` // required, and so is the repository
+				Channel     string  `json:"channel"`
+				Repository  *string `json:"repository"`
+				Tag         string  `json:"tag"`
 			} `json:"observability"`
 			Capacity map[string]struct {
 				MaxNodes int32 `json:"maxNodes"`
@@ -273,8 +273,8 @@ func (a *syncAgent) round(token string) error {
 	if err := a.call(token, "GET", base, nil, &own); err != nil {
 		return err
 	}
-	if own.Spec.Observability == nil {
-		return a.strange(errors.New("the agent's resource has no observability, which its class requires"))
+	if o := own.Spec.Observability; o == nil || o.AccessToken == nil || o.Repository == nil {
+		return a.strange(errors.New("the agent's resource lacks observability, its token or its repository, which its definition requires"))
 	}
 	err := a.call(token, "PUT", base+"/status", agentStatus{
 		Conditions:       []condition{{Type: "Ready", Status: "True", LastTransitionTime: now()}},
@@ -399,6 +399,12 @@ func (a *syncAgent) call(token, method, at string, body, into any) error {
 // cluster makes a data plane of the fleet, with its agent.
 func (w *world) cluster(name, provider, region string) *syncAgent {
 	w.Helper()
+	return startSync(w.T, w.enrol(name, provider, region))
+}
+
+// enrol makes a data plane of the fleet and returns its agent's parameters.
+func (w *world) enrol(name, provider, region string) map[string]string {
+	w.Helper()
 	w.ask(http.StatusCreated, w.admin(), "POST", "/api/v1/clusters", map[string]string{"name": name, "cloud_provider": provider, "region": region}, nil)
 	var account struct {
 		ClientID     string `json:"client_id"`
@@ -408,10 +414,10 @@ func (w *world) cluster(name, provider, region string) *syncAgent {
 		a := drover.Must(w, drover.Request{Method: "POST", URL: w.server.URL() + "/api/v1/clusters/" + name + "/credentials", Token: w.admin()})
 		return a.Status == http.StatusOK && json.Unmarshal(a.Body, &account) == nil && account.ClientID != ""
 	})
-	return startSync(w.T, map[string]string{
+	return map[string]string{
 		"control-plane-url": w.url, "sso-auth-server-url": w.url + realm, "cluster-id": name,
 		"sso-client-id": account.ClientID, "sso-secret": account.ClientSecret,
-	})
+	}
 }
 
 // TestSyncAgent carries kafkas through their lives as kas-fleetshard sees them.

@@ -62,6 +62,7 @@ var servers = []struct{ variable, name, brings string }{
 	{"DROVER_TEST_NO_GOSDK", "the Go SDK", "test/with-clients.sh true"},
 	{"DROVER_TEST_NO_JSSDK", "the JavaScript SDKs", "test/with-clients.sh true"},
 	{"DROVER_TEST_NO_RHOAS", "rhoas", "test/with-clients.sh true"},
+	{"DROVER_TEST_NO_SYNC", "the sync module of kas-fleetshard", "DROVER_TEST_SYNC_JAR=.../quarkus-run.jar (docs/clients.md)"},
 	{"DROVER_TEST_NO_SCHEMATHESIS", "made-up requests (Schemathesis)", "test/with-schemathesis.sh true"},
 }
 
