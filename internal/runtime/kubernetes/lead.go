@@ -2,11 +2,13 @@ package kubernetes
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -156,7 +158,7 @@ func (r *Runtime) shiftUnder(ctx, lease context.Context, lock resourcelock.Inter
 	r.notify()
 	err = work(both)
 	if lease.Err() != nil && ctx.Err() == nil {
-		return fault.New(fault.Unavailable, "another replica of the agent takes over").Because("lease-lost")
+		return fault.New(fault.Unavailable, "the lease was not renewed in time: another replica of the agent takes over, or the cluster takes no writes").Because("lease-lost")
 	}
 	return err
 }
@@ -183,8 +185,48 @@ func (r *Runtime) lock(ctx context.Context) (resourcelock.Interface, error) {
 	if err != nil {
 		r.cfg.Logger.Debug("the agent's namespace was not made", "error", err)
 	}
-	return &resourcelock.LeaseLock{
+	return &openLock{log: r.cfg.Logger, Interface: &resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: r.cfg.Lease}, Client: c.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: r.cfg.Identity},
-	}, ctx.Err()
+	}}, ctx.Err()
+}
+
+// openLock says what keeps this replica from its lease, once until it changes:
+// the elector tries again without a word.
+type openLock struct {
+	resourcelock.Interface
+	log *slog.Logger
+
+	mu   sync.Mutex
+	said string
+}
+
+func (l *openLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	rec, raw, err := l.Interface.Get(ctx)
+	return rec, raw, l.tell(err)
+}
+
+func (l *openLock) Create(ctx context.Context, rec resourcelock.LeaderElectionRecord) error {
+	return l.tell(l.Interface.Create(ctx, rec))
+}
+
+func (l *openLock) Update(ctx context.Context, rec resourcelock.LeaderElectionRecord) error {
+	return l.tell(l.Interface.Update(ctx, rec))
+}
+
+func (l *openLock) tell(err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return err // it is new, or another replica was faster
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	said := ""
+	if err != nil {
+		said = err.Error()
+	}
+	if said != "" && said != l.said {
+		l.log.Warn("cannot have the lease, and does nothing without it; what runs keeps running", "lease", l.Describe(), "error", err)
+	}
+	l.said = said
+	return err
 }

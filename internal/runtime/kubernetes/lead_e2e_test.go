@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -185,3 +187,37 @@ func TestFacts(t *testing.T) {
 		t.Errorf("with a quota: %+v, %v", f, err)
 	}
 }
+
+// A replica that may not have its lease says so: it would wait without a word.
+func TestLeaseThatCannotBeHadIsTold(t *testing.T) {
+	told := make(chan string, 100)
+	rt := open(t, system(t), func(c *kubernetes.Config) {
+		c.Lease, c.LeaseTime = "agent", 3*time.Second
+		c.Logger = slog.New(slog.NewTextHandler(sayer(told), nil))
+		c.Wrap = func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(r *http.Request) (*http.Response, error) {
+				if strings.Contains(r.URL.Path, "/leases/") {
+					return nil, errors.New("a wall")
+				}
+				return next.RoundTrip(r)
+			})
+		}
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- rt.Lead(ctx, func(context.Context) error { return nil }) }()
+	select {
+	case line := <-told:
+		if !strings.Contains(line, "cannot have the lease") || !strings.Contains(line, "a wall") {
+			t.Errorf("it says %s", line)
+		}
+	case <-time.After(60 * time.Second):
+		t.Error("it says nothing")
+	}
+	stop()
+	<-done
+}
+
+type sayer chan string
+
+func (s sayer) Write(p []byte) (int, error) { s <- string(p); return len(p), nil }
