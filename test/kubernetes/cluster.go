@@ -40,6 +40,8 @@ type Cluster struct {
 	ca    *authority
 	dir   string
 	leash *leash
+
+	etcdPort string
 }
 
 // Option changes what is started.
@@ -169,6 +171,7 @@ func launch(etcd, kube string, o options) (c *Cluster, err error) {
 	if err = os.WriteFile(c.file("kubeconfig"), kubeconfig, 0o600); err != nil {
 		return nil, err
 	}
+	c.etcdPort = ports[0]
 	c.Etcd = c.process("etcd", filepath.Join(etcd, "etcd"), c.etcdFlags(ports[0], ports[1], o))
 	c.API = c.process("kube-apiserver", filepath.Join(kube, "kube-apiserver"), c.apiFlags(ports[0], ports[2], o))
 	if o.controllers {
