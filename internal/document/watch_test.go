@@ -103,7 +103,10 @@ func TestWatch(t *testing.T) {
 	j.await(t, "not applied", "tom.yaml", "away")
 	away.Store(false)
 	write(t, in("tim.json"), "tim 1")
-	j.await(t, "applied tom.yaml: tom 3") // though the file did not change again
+	before := j.await(t, "applied tom.yaml: tom 3") // though the file did not change again
+	if !slices.Contains(before, "applied tim.json: tim 1") {
+		j.await(t, "applied tim.json: tim 1")
+	}
 
 	if err := os.Remove(in("tim.json")); err != nil {
 		t.Fatal(err)
