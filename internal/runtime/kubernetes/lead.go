@@ -203,7 +203,10 @@ type openLock struct {
 
 func (l *openLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	rec, raw, err := l.Interface.Get(ctx)
-	return rec, raw, l.tell(err)
+	if err != nil { // that it can be read is no news
+		err = l.tell(err)
+	}
+	return rec, raw, err
 }
 
 func (l *openLock) Create(ctx context.Context, rec resourcelock.LeaderElectionRecord) error {
