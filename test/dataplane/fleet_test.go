@@ -28,9 +28,7 @@ func TestThreeDataPlanes(t *testing.T) {
 	}
 	drover.Join(t, w.s.URL(), "machine", w.s.Cluster(t, "machine"))
 	w.is("clusters", "machine", "ready")
-	if a := w.ask(http.MethodPatch, "/api/v1/clusters/hall", `{"labels":{"roof":"yes"}}`); a.Status != http.StatusOK {
-		t.Fatalf("%d: %s", a.Status, a.Body)
-	}
+	w.run("cluster", "label", "hall", "roof=yes")
 	before := map[string]objects{"tent": look(t, planes["tent"].k), "hall": look(t, planes["hall"].k)}
 
 	booth := func(name string) string {
@@ -60,26 +58,19 @@ func TestThreeDataPlanes(t *testing.T) {
 	w.is("dinosaurs", "rex", "ready")
 	w.says("dinosaur", "rex", "machine")
 
-	drain := w.ask(http.MethodPost, "/api/v1/clusters/hall/drain", "")
-	if text := string(drain.Body); drain.Status != http.StatusConflict || !strings.Contains(text, "first") {
-		t.Errorf("draining what cannot be moved: %d %s", drain.Status, text)
+	if said := w.refused(5, "cluster", "drain", "hall"); !strings.Contains(said, "first") {
+		t.Errorf("draining what cannot be moved: %s", said)
 	}
-	if a := w.ask(http.MethodPatch, "/api/v1/clusters/hall", `{"schedulable":false}`); a.Status != http.StatusOK {
-		t.Fatalf("%d: %s", a.Status, a.Body)
-	}
+	w.run("cluster", "cordon", "hall")
 	booth("second")
 	w.says("booth", "second", "waiting for")
 	if phase, _ := w.get("booths", "first"); phase != "ready" {
 		t.Errorf("a cordon makes what runs %s", phase)
 	}
-	if a := w.ask(http.MethodPatch, "/api/v1/clusters/hall", `{"schedulable":true}`); a.Status != http.StatusOK {
-		t.Fatalf("%d: %s", a.Status, a.Body)
-	}
+	w.run("cluster", "uncordon", "hall")
 	w.is("booths", "second", "ready")
 
-	if a := w.ask(http.MethodPost, "/api/v1/clusters/hall/drain", `{"force":true}`); a.Status != http.StatusAccepted {
-		t.Errorf("a drain that is forced: %d %s", a.Status, a.Body)
-	}
+	w.run("cluster", "drain", "hall", "--force")
 	for _, name := range []string{"first", "second"} {
 		w.remove("booths", name)
 		w.is("booths", name, "gone")

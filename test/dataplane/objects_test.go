@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/test/kubernetes"
@@ -26,11 +27,13 @@ type objects map[string]string
 // leases) and what the agent keeps for itself is left out.
 func look(t *testing.T, k *kubernetes.Cluster) objects {
 	t.Helper()
-	found, err := discovery.NewDiscoveryClientForConfig(k.Admin())
+	config := k.Admin()
+	config.WarningHandler = rest.NoWarnings{} // of kinds that are going out of use
+	found, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dyn, err := dynamic.NewForConfig(k.Admin())
+	dyn, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}

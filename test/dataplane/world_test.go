@@ -4,7 +4,6 @@ package dataplane_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -63,11 +62,9 @@ type plane struct {
 func (w *world) register(name, region string, k *kubernetes.Cluster) *plane {
 	t := w.t
 	t.Helper()
-	if _, stderr, code := w.s.Run("create", "cluster", name, "--provider", "metal", "--region", region); code != 0 {
-		t.Fatalf("cannot register %s: %s", name, stderr)
-	}
+	line := w.run("cluster", "register", name, "--provider", "metal", "--region", region)
 	p := &plane{world: w, name: name, k: k}
-	p.start(p.install())
+	p.start(p.install(line))
 	p.await("ready")
 	return p
 }
@@ -75,19 +72,14 @@ func (w *world) register(name, region string, k *kubernetes.Cluster) *plane {
 var quoted = regexp.MustCompile(`"(http[^"]+)"`)
 
 // install runs the line that the server prints: whoever has it has nothing else.
-func (p *plane) install() (token string) {
+func (p *plane) install(line string) (token string) {
 	t := p.t
 	t.Helper()
-	answer := p.ask(http.MethodPost, "/api/v1/clusters/"+p.name+"/join", "")
-	var join v1.Join
-	if err := json.Unmarshal(answer.Body, &join); err != nil || answer.Status != http.StatusCreated {
-		t.Fatalf("no line: %d %s", answer.Status, answer.Body)
+	url := quoted.FindStringSubmatch(line)
+	if !strings.HasPrefix(line, "kubectl apply --server-side -f ") || strings.Count(line, "\n") != 1 || url == nil {
+		t.Fatalf("the line is %s", line)
 	}
-	line := quoted.FindStringSubmatch(join.Command)
-	if !strings.HasPrefix(join.Command, "kubectl apply --server-side -f ") || line == nil {
-		t.Fatalf("the line is %s", join.Command)
-	}
-	stream := drover.Must(t, drover.Request{Method: http.MethodGet, URL: line[1]})
+	stream := drover.Must(t, drover.Request{Method: http.MethodGet, URL: url[1]})
 	if stream.Status != http.StatusOK {
 		t.Fatalf("the line fetches %d: %s", stream.Status, stream.Body)
 	}
@@ -154,6 +146,26 @@ func throughProxy(t *testing.T, kubeconfig []byte, by *drover.Proxy) []byte {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// run runs the command line as an operator, and returns what it prints.
+func (w *world) run(args ...string) string {
+	w.t.Helper()
+	stdout, stderr, code := w.s.Run(args...)
+	if code != 0 {
+		w.t.Fatalf("drover %s: code %d: %s", strings.Join(args, " "), code, stderr)
+	}
+	return stdout
+}
+
+// refused runs a command that must fail, with a code, and returns what it says.
+func (w *world) refused(code int, args ...string) string {
+	w.t.Helper()
+	stdout, stderr, got := w.s.Run(args...)
+	if got != code {
+		w.t.Errorf("drover %s: code %d, want %d: %s%s", strings.Join(args, " "), got, code, stdout, stderr)
+	}
+	return stderr
 }
 
 func (w *world) ask(method, path, body string) drover.Answer {

@@ -39,13 +39,19 @@ func (c *Cluster) Reclaim(t testing.TB, namespace string) {
 	removed := c.etcd(t, "kv/deleterange", map[string]any{"key": from, "range_end": end})
 	c.etcd(t, "kv/compaction", map[string]any{"revision": removed.Header.Revision, "physical": true})
 	c.etcd(t, "maintenance/defragment", map[string]any{})
-	c.etcd(t, "maintenance/alarm", map[string]any{"action": "DEACTIVATE", "alarm": "NOSPACE"})
+	for _, a := range c.etcd(t, "maintenance/alarm", map[string]any{"action": "GET"}).Alarms {
+		c.etcd(t, "maintenance/alarm", map[string]any{"action": "DEACTIVATE", "alarm": a.Alarm, "memberID": a.Member})
+	}
 }
 
 type etcdAnswer struct {
 	Header struct {
 		Revision string `json:"revision"`
 	} `json:"header"`
+	Alarms []struct {
+		Member string `json:"memberID"`
+		Alarm  string `json:"alarm"`
+	} `json:"alarms"`
 }
 
 func (c *Cluster) etcd(t testing.TB, call string, body any) (out etcdAnswer) {
