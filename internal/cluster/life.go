@@ -25,6 +25,8 @@ var KindReplica = ledger.Kind{Name: "replica"}
 const (
 	alive = "alive"
 	ended = "ended"
+	// unknown is the heir of this replica once it has ended: it will not hear of it.
+	unknown = "?"
 
 	// beatEvery is how often a replica shows others that it lives, and looks
 	// whether they do.
@@ -209,8 +211,10 @@ func (s *Service) die() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	o, err := s.store.Get(ctx, ledger.Ref{Kind: KindReplica.Name, ID: s.replica})
-	if err == nil && o.Phase == alive {
-		_ = s.end(ctx, o, "") // it is found out without that, too
+	if err == nil && o.Phase == alive && s.end(ctx, o, "") == nil { // it is found out without that, too
+		s.lives.mu.Lock()
+		s.lives.heirs[s.replica] = unknown
+		s.lives.mu.Unlock()
 	}
 }
 
