@@ -155,6 +155,11 @@ type Step struct {
 	Objects    int      `json:"objects,omitempty"`    // that it has
 	// Inventory is what it applied, where the control plane itself did.
 	Inventory []string `json:"inventory,omitempty"`
+	// Held is what of it is to go and may not before an approval, which is named.
+	Held     []string `json:"held,omitempty"`
+	Approval string   `json:"approval,omitempty"`
+	// Cleared is what of it may go, and was counted, however often it is tried.
+	Cleared []string `json:"cleared,omitempty"`
 }
 
 // Maker is a provider with its options.

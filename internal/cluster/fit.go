@@ -65,7 +65,7 @@ func (r *run) apply(ctx context.Context, names []string) error {
 		return err
 	}
 	items := map[string]StepItem{}
-	planned := map[string][]string{}
+	planned, going := map[string][]string{}, map[string][]string{}
 	failed := map[string]error{}
 	for _, s := range r.c.Status.Steps {
 		if !slices.Contains(names, s.Name) {
@@ -82,6 +82,7 @@ func (r *run) apply(ctx context.Context, names []string) error {
 		}
 		items[s.Name] = item
 		if s.State == StepReady {
+			going[s.Name] = s.Held
 			continue // the same as last time: it is known what it consists of
 		}
 		inventory, err := r.Terraformer.Inventory(ctx, kubeconfig, item)
@@ -89,6 +90,7 @@ func (r *run) apply(ctx context.Context, names []string) error {
 			failed[s.Name] = err
 			continue
 		}
+		going[s.Name] = apart(s.Inventory, inventory)
 		if all := union(s.Inventory, inventory); len(all) > len(s.Inventory) {
 			planned[s.Name] = all
 		}
@@ -120,7 +122,7 @@ func (r *run) apply(ctx context.Context, names []string) error {
 		case s.Name == joinStep:
 			result, err = r.bring(ctx, kubeconfig, *s)
 		default:
-			result, err = r.Terraformer.Apply(ctx, kubeconfig, item, s.Inventory)
+			result, err = r.prune(ctx, kubeconfig, s, item, going[s.Name])
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -184,7 +186,16 @@ func (r *run) drop(ctx context.Context, names []string) error {
 		if len(s.Inventory) == 0 {
 			continue
 		}
-		err := r.Terraformer.Remove(ctx, kubeconfig, StepItem{ID: stepID(s.Name), Generation: s.Generation, Token: s.Token, Delete: true}, s.Inventory)
+		why, err := r.mayGo(ctx, &s, s.Inventory)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			s.Message = why
+			left = append(left, s)
+			continue
+		}
+		err = r.Terraformer.Remove(ctx, kubeconfig, StepItem{ID: stepID(s.Name), Generation: s.Generation, Token: s.Token, Delete: true}, s.Inventory)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -65,6 +65,9 @@ func (s *Service) observe(ctx context.Context, c Cluster) (Facts, map[string]jso
 		s.findMaker(c, profile, &f)
 		return f, nil, nil
 	case Provisioned, Waiting, Ready:
+		if f.Decided, err = s.decided(ctx, c.Status.Steps); err != nil {
+			return f, nil, err
+		}
 		bodies, err := s.wantedSteps(ctx, c, profile, &f)
 		return f, bodies, err
 	}

@@ -49,10 +49,11 @@ type Facts struct {
 	Unread []string // why the wanted steps are not all known
 	Reach  bool     // the control plane applies them; otherwise the agent does
 
-	Accounts bool // agents have accounts
-	Login    bool // people log in to it
-	Checked  bool // the accounts were looked at, not long ago
-	Applied  bool // the steps were applied, not long ago
+	Accounts bool            // agents have accounts
+	Login    bool            // people log in to it
+	Decided  map[string]bool // steps that waited for an approval, and do not any more
+	Checked  bool            // the accounts were looked at, not long ago
+	Applied  bool            // the steps were applied, not long ago
 	Used     int64
 	Verb     string // of the running operation
 }
@@ -159,10 +160,10 @@ func planFit(c Cluster, f Facts) []Action {
 		return []Action{Settle{wanted}}
 	}
 	if f.Reach {
-		if gone := droppable(s.Steps); len(gone) > 0 {
+		if gone := droppable(s.Steps, f.Decided); len(gone) > 0 {
 			return []Action{Drop{gone}}
 		}
-		if next := applicable(s.Steps, f.Applied); len(next) > 0 {
+		if next := applicable(s.Steps, f.Applied, f.Decided); len(next) > 0 {
 			return []Action{Apply{next}}
 		}
 	}
@@ -244,7 +245,8 @@ const standalone = "standalone"
 
 func (s Step) equal(t Step) bool {
 	return s.Name == t.Name && s.State == t.State && s.Message == t.Message && s.Generation == t.Generation && s.Token == t.Token &&
-		s.Digest == t.Digest && s.Objects == t.Objects && slices.Equal(s.Needs, t.Needs) && slices.Equal(s.Inventory, t.Inventory)
+		s.Digest == t.Digest && s.Objects == t.Objects && slices.Equal(s.Needs, t.Needs) && slices.Equal(s.Inventory, t.Inventory) &&
+		slices.Equal(s.Held, t.Held) && slices.Equal(s.Cleared, t.Cleared) && s.Approval == t.Approval
 }
 
 // source of a step: what is before its own name.
@@ -263,6 +265,7 @@ func merge(c Cluster, f Facts) []Step {
 		delete(known, want.Name)
 		if !there || s.Digest != want.Digest || s.State == StepRemoving {
 			s.Name, s.Digest, s.State, s.Message, s.Generation, s.Token = want.Name, want.Digest, StepWaiting, "", c.Version, 0
+			s.Held, s.Approval, s.Cleared = nil, "", nil
 		}
 		if s.Needs = want.Needs; s.Message == kept(s.source()) {
 			s.Message = ""
@@ -275,6 +278,7 @@ func merge(c Cluster, f Facts) []Step {
 		}
 		if f.Read[s.source()] && s.State != StepRemoving {
 			s.State, s.Message, s.Generation, s.Token = StepRemoving, "", c.Version, 0
+			s.Held, s.Approval, s.Cleared = nil, "", nil
 		}
 		if !f.Read[s.source()] && s.State == StepReady && s.Message == "" {
 			s.Message = kept(s.source())
@@ -290,8 +294,9 @@ func kept(source string) string {
 }
 
 // applicable lists steps that are not ready and whose needs are, in their
-// order; where nothing was looked at for long, the ready ones too.
-func applicable(steps []Step, applied bool) []string {
+// order; where nothing was looked at for long, the ready ones too, and those of
+// which more may go now.
+func applicable(steps []Step, applied bool, decided map[string]bool) []string {
 	ready := map[string]bool{}
 	there := map[string]bool{}
 	for _, s := range steps {
@@ -299,7 +304,7 @@ func applicable(steps []Step, applied bool) []string {
 	}
 	var out []string
 	for _, s := range steps {
-		if s.State == StepRemoving || applied && s.State == StepReady {
+		if s.State == StepRemoving || applied && s.State == StepReady && !decided[s.Name] {
 			continue
 		}
 		if !slices.ContainsFunc(s.Needs, func(n string) bool { return there[n] && !ready[n] }) {
@@ -309,8 +314,8 @@ func applicable(steps []Step, applied bool) []string {
 	return out
 }
 
-// droppable lists steps that are to go and that no other needs any more.
-func droppable(steps []Step) []string {
+// droppable lists steps that are to go, and may, and that no other needs any more.
+func droppable(steps []Step, decided map[string]bool) []string {
 	needed := map[string]bool{}
 	for _, s := range steps {
 		for _, n := range s.Needs {
@@ -319,7 +324,7 @@ func droppable(steps []Step) []string {
 	}
 	var out []string
 	for _, s := range steps {
-		if s.State == StepRemoving && !needed[s.Name] {
+		if s.State == StepRemoving && !needed[s.Name] && (s.Approval == "" || decided[s.Name]) {
 			out = append(out, s.Name)
 		}
 	}

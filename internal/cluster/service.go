@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
@@ -45,6 +46,9 @@ type Service struct {
 	// Installs puts Drover's own agent on clusters that are reached from here; nil:
 	// people do.
 	Installs *Installs
+	// Guard is asked before changed files take many objects off a cluster; nil:
+	// they may.
+	Guard breaker.Guard
 	// Around tells what the expressions of steps see besides the cluster; nil: nothing.
 	Around func() (offering.SSOFacts, offering.ServerFacts)
 	// Left names the cluster that has less to host after a change; nil: emptied
@@ -95,9 +99,13 @@ func (s *Service) add(ctx context.Context, id string, spec Spec, gone int64) (le
 	if err != nil {
 		return ledger.Object{}, err
 	}
+	counts, err := s.opening(ctx, id, gone)
+	if err != nil {
+		return ledger.Object{}, err
+	}
 	set := ledger.Set{
 		Actor: cmp.Or(access.From(ctx).Actor(), "system"), Cause: ledger.CauseOf(ctx),
-		Puts: []ledger.Put{put}, Claims: spec.names(c.Ref),
+		Puts: []ledger.Put{put}, Claims: spec.names(c.Ref), Counts: counts,
 	}
 	if s.Accounts != nil || c.Phase != Waiting {
 		set.Wakes = []ledger.Wake{{Ref: c.Ref, Org: c.Org}}
