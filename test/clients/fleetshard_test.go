@@ -234,6 +234,9 @@ func TestFleetshard(t *testing.T) {
 		k.Spec.OAuth == nil || k.Spec.OAuth.ValidIssuerEndpointURI != w.url+realm {
 		t.Errorf("the sync module made this of it: %+v", got.Object)
 	}
+	if len(k.Spec.ServiceAccounts) != 1 || k.Spec.ServiceAccounts[0].Password != "" {
+		t.Errorf("it has %d accounts, or one with a password that anybody who may look can read", len(k.Spec.ServiceAccounts))
+	}
 	p.canary(space, w.url+realm)
 
 	p.report(managedKafkas, space, "life", notReady("Installing"))
