@@ -271,7 +271,7 @@ func TestRefusalsAreExplained(t *testing.T) {
 		hidden  string
 	}{
 		{"a policy's own words reach the user", evil, fault.Invalid, "admission-denied", []string{"no evil in here"}, ""},
-		{"a namespace's quota", object{"apiVersion": "v1", "kind": "Service", "metadata": object{"name": "s"}, "spec": object{"ports": []any{object{"port": 80}}}}, fault.Exhausted, "cluster-quota", []string{ns}, ""},
+		{"a namespace's quota", object{"apiVersion": "v1", "kind": "Service", "metadata": object{"name": "s"}, "spec": object{"ports": []any{object{"port": 80}}}}, fault.Exhausted, "cluster-quota", []string{"the namespace " + ns + ": "}, ""},
 		{"a field that there is not", object{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": object{"name": "d"}, "spec": object{"replcas": 1}}, fault.Invalid, "invalid-manifest", []string{"replcas"}, ""},
 		{"a value of the wrong type", object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "d"}, "data": object{"k": object{"not": "text"}}}, fault.Invalid, "invalid-manifest", nil, ""},
 		{"what is missing is named", object{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": object{"name": "d"}, "spec": object{"replicas": 1}}, fault.Invalid, "invalid-manifest", []string{"spec.selector"}, ""},

@@ -207,7 +207,7 @@ func undeclared(message string) string {
 
 func after(message, mark string) string {
 	if _, words, ok := strings.Cut(message, mark); ok {
-		return ":" + short(words)
+		return ": " + short(words)
 	}
 	return ""
 }

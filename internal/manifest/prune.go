@@ -150,7 +150,7 @@ func (c *Client) erase(ctx context.Context, o *unstructured.Unstructured) error 
 // lingering says why something that was asked to go is still there.
 func lingering(id ID, o *unstructured.Unstructured) string {
 	if id.namespace() {
-		for _, name := range []string{"NamespaceContentRemaining", "NamespaceFinalizersRemaining", "NamespaceDeletionDiscoveryFailure", "NamespaceDeletionContentFailure"} {
+		for _, name := range []string{"NamespaceFinalizersRemaining", "NamespaceContentRemaining", "NamespaceDeletionDiscoveryFailure", "NamespaceDeletionContentFailure"} {
 			if why := conditionMessage(o, name); why != "" {
 				return "the namespace " + id.Name + " is stuck while being removed: " + short(why)
 			}

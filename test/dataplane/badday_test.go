@@ -156,7 +156,7 @@ func TestBadDaysOfTheCluster(t *testing.T) {
 		_, err := client.CoreV1().ConfigMaps(stuck).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "anchor", Finalizers: []string{"example.com/hold"}}}, metav1.CreateOptions{})
 		must(err)
 		p.remove("shops", "stuck")
-		p.says("shop", "stuck", "stuck while being removed", "configmaps")
+		p.says("shop", "stuck", "stuck while being removed", "example.com/hold")
 		p.converges(ns, "not held up")
 		unharmed(t, p.k, before)
 		_, err = client.CoreV1().ConfigMaps(stuck).Patch(t.Context(), "anchor", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
