@@ -135,7 +135,7 @@ func (m *fleetMetrics) collectClusters(ctx context.Context, gauge gauges) {
 			continue
 		}
 		gauge(m.units, status.Capacity, o.ID, spec.Provider, spec.Region)
-		gauge(m.used, counters[cluster.CapacityCounter(o.ID)], o.ID, spec.Provider, spec.Region)
+		gauge(m.used, cluster.InUse(counters[cluster.CapacityCounter(o.ID)]), o.ID, spec.Provider, spec.Region)
 		for typ, units := range status.Units {
 			if offering, name, ok := strings.Cut(typ, "/"); ok {
 				gauge(m.typeUnits, units.Max, o.ID, spec.Provider, spec.Region, offering, name)

@@ -220,5 +220,6 @@ func (s *Service) Room(ctx context.Context, o ledger.Object) (Room, error) {
 	if err != nil {
 		return Room{}, err
 	}
+	used = InUse(used)
 	return Room{Max: status.Capacity, Remaining: max(status.Capacity-used, 0), Consumed: used, Nodes: spec.Nodes}, nil
 }

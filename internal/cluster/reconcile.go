@@ -143,6 +143,7 @@ func (r *run) step(ctx context.Context, a Action) error {
 		return err
 	case Leave:
 		r.c.Status.Leaving, r.op = true, "leave"
+		r.set.Counts = append(r.set.Counts, closing(r.c.ID))
 	case Strip:
 		return r.strip(ctx, a.Last)
 	case Abandon:

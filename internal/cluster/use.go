@@ -31,7 +31,7 @@ func (s *Service) Uses(ctx context.Context) ([]Use, error) {
 	out := make([]Use, len(known.sorted))
 	at := make(map[string]int, len(out))
 	for i, k := range known.sorted {
-		out[i] = Use{Cluster: k.ID, Used: counters[CapacityCounter(k.ID)], Max: k.Status.Capacity}
+		out[i] = Use{Cluster: k.ID, Used: InUse(counters[CapacityCounter(k.ID)]), Max: k.Status.Capacity}
 		if limit := k.Spec.Limit; limit != nil {
 			out[i].Max = min(out[i].Max, *limit)
 		}

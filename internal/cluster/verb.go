@@ -50,6 +50,10 @@ func (s *Service) Create(ctx context.Context, want Request) (ledger.Object, erro
 	if err == nil && before.Deleted.IsZero() {
 		return ledger.Object{}, taken(want.ID)
 	}
+	counts, err := s.opening(ctx, want.ID, before.Version)
+	if err != nil {
+		return ledger.Object{}, err
+	}
 	if want.Kubeconfig != nil {
 		if s.Keeper == nil {
 			return ledger.Object{}, fault.New(fault.Invalid, "this server cannot keep a kubeconfig")
@@ -68,7 +72,7 @@ func (s *Service) Create(ctx context.Context, want Request) (ledger.Object, erro
 	}
 	r, err := s.store.Commit(ctx, ledger.Set{
 		Actor: cmp.Or(access.From(ctx).Actor(), "system"), Cause: ledger.CauseOf(ctx),
-		Puts: []ledger.Put{put, start}, Claims: spec.names(c.Ref), Wakes: []ledger.Wake{{Ref: c.Ref}},
+		Puts: []ledger.Put{put, start}, Claims: spec.names(c.Ref), Counts: counts, Wakes: []ledger.Wake{{Ref: c.Ref}},
 	})
 	if err != nil {
 		if fault.Reason(err) != "outcome-unknown" {
