@@ -42,12 +42,58 @@ func stepID(name string) string { return strings.ReplaceAll(name, "/", ".") }
 // whose needs are ready, and those that are to go. What is not listed is left
 // alone by agents.
 func (s *Service) StepItems(ctx context.Context, o ledger.Object) ([]StepItem, error) {
+	c, steps, err := s.turn(o)
+	if err != nil {
+		return nil, err
+	}
+	var out []StepItem
+	for _, step := range steps {
+		item, err := s.item(ctx, c, step)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, item)
+	}
+	return out, nil
+}
+
+// StepHeads are StepItems without their bodies. Nobody is asked for them, so they
+// can be had whenever the cluster can.
+func (s *Service) StepHeads(o ledger.Object) ([]StepItem, error) {
+	_, steps, err := s.turn(o)
+	if err != nil {
+		return nil, err
+	}
+	var out []StepItem
+	for _, step := range steps {
+		out = append(out, head(step))
+	}
+	return out, nil
+}
+
+// StepItem is the one of StepItems with this id. Faults: NotFound.
+func (s *Service) StepItem(ctx context.Context, o ledger.Object, id string) (StepItem, error) {
+	c, steps, err := s.turn(o)
+	if err != nil {
+		return StepItem{}, err
+	}
+	for _, step := range steps {
+		if stepID(step.Name) == id {
+			return s.item(ctx, c, step)
+		}
+	}
+	return StepItem{}, fault.New(fault.NotFound, "cluster %q has no step %.64q", o.ID, id)
+}
+
+// turn lists the steps of a cluster whose turn it is, where its agent is to carry
+// them out.
+func (s *Service) turn(o ledger.Object) (Cluster, []Step, error) {
 	if !bytes.Contains(o.Status, []byte(`"steps":`)) {
-		return nil, nil // as nearly all agents hear, every few seconds
+		return Cluster{}, nil, nil // as nearly all agents hear, every few seconds
 	}
 	c, err := load(o)
 	if err != nil || s.reaches(c) {
-		return nil, err
+		return c, nil, err
 	}
 	ready, there, needed := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, step := range c.Status.Steps {
@@ -56,19 +102,24 @@ func (s *Service) StepItems(ctx context.Context, o ledger.Object) ([]StepItem, e
 			needed[n] = true
 		}
 	}
-	var out []StepItem
+	var out []Step
 	for _, step := range c.Status.Steps {
 		waits := slices.ContainsFunc(step.Needs, func(n string) bool { return there[n] && !ready[n] })
 		if step.State == StepWaiting && waits || step.State == StepRemoving && needed[step.Name] {
 			continue // its turn comes
 		}
-		item, err := s.item(ctx, c, step)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, item)
+		out = append(out, step)
 	}
-	return out, nil
+	return c, out, nil
+}
+
+// head is a step as it is told apart from others, without its body.
+func head(step Step) StepItem {
+	own := step.source() == agentSource
+	return StepItem{
+		ID: stepID(step.Name), Generation: step.Generation, Token: step.Token, Digest: step.Digest,
+		Delete: step.State == StepRemoving, Adopt: own, Unwatched: own,
+	}
 }
 
 // maxBodies is how many bodies of steps are kept in memory.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -150,20 +149,19 @@ func (x *exchange) answer(ctx context.Context, see outlook) (out v1.Synced, news
 // the index says is left out: the change is on its way. So is one whose secrets
 // cannot be had: the agent asks again, and the others need not wait.
 func (x *exchange) bodies(ctx context.Context, need []*part) error {
-	var steps map[string]json.RawMessage
+	var home *ledger.Object // the cluster, where steps are among them
 	byID := map[string][]*part{}
 	var ids []any
 	for _, p := range need {
 		if p.it.step {
-			if steps == nil {
-				var err error
-				if steps, err = x.stepBodies(ctx); err != nil {
+			if home == nil {
+				o, err := x.Clusters.Get(ctx, x.id)
+				if err != nil {
 					return err
 				}
+				home = &o
 			}
-			if body := steps[p.ID]; v1.BodyDigest(body) == p.Digest {
-				p.Body = body
-			}
+			x.stepBody(ctx, *home, p)
 			continue
 		}
 		if byID[p.ID] == nil {
@@ -212,17 +210,18 @@ func (x *exchange) body(ctx context.Context, o ledger.Object, parts []*part) int
 	return len(body)
 }
 
-func (x *exchange) stepBodies(ctx context.Context) (map[string]json.RawMessage, error) {
-	o, err := x.Clusters.Get(ctx, x.id)
-	if err != nil {
-		return nil, err
+// stepBody puts a step's body into a part that is about it.
+func (x *exchange) stepBody(ctx context.Context, home ledger.Object, p *part) {
+	item, err := x.Clusters.StepItem(ctx, home, p.ID)
+	switch {
+	case fault.Is(err, fault.NotFound): // its turn is over
+	case err != nil:
+		if x.grumble(x.p) {
+			x.Log.WarnContext(ctx, "cannot make a step of a cluster; its agent is not told of it", "cluster", x.id, "step", p.ID, "error", err)
+		}
+	case item.Digest == p.Digest && item.Generation == p.Generation && item.Delete == p.Delete && len(item.Body) > 0:
+		p.Body, p.Filled = item.Body, v1.BodyDigest(item.Body) != item.Digest
 	}
-	items, err := x.Clusters.StepItems(ctx, o)
-	out := make(map[string]json.RawMessage, len(items))
-	for _, it := range items {
-		out[it.ID] = it.Body
-	}
-	return out, err
 }
 
 // prove signs an item that comes with its body, or that is to be removed. For

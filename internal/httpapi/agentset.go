@@ -22,7 +22,7 @@ import (
 type hub struct {
 	store hubStore
 	feed  *ledger.Feed
-	steps func(ctx context.Context, o ledger.Object) ([]cluster.StepItem, error)
+	steps func(o ledger.Object) ([]cluster.StepItem, error) // without bodies: nobody outside is asked
 	log   *slog.Logger
 	begin sync.Once
 	whole chan struct{} // closed once the index is whole
@@ -44,7 +44,7 @@ type hubStore interface {
 
 func newHub(c Config) *hub {
 	return &hub{
-		store: c.Ledger, feed: c.Feed, steps: c.Clusters.StepItems, log: c.Log, need: -1, whole: make(chan struct{}),
+		store: c.Ledger, feed: c.Feed, steps: c.Clusters.StepHeads, log: c.Log, need: -1, whole: make(chan struct{}),
 		planes: map[string]*plane{}, items: map[string]*hubItem{},
 	}
 }
@@ -189,7 +189,7 @@ func (n *news) read(ctx context.Context, h *hub) {
 		n.status = &status
 	}
 	if err == nil && n.object.Deleted.IsZero() {
-		n.steps, err = h.steps(ctx, *n.object)
+		n.steps, err = h.steps(*n.object)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
