@@ -155,6 +155,9 @@ func (s clusterState) notReady(o v1.Object) string {
 		}
 		return text
 	case "waiting_for_fleetshard_operator":
+		if strings.HasPrefix(said, "its agent ") { // in the control plane's own words: it refuses the agent
+			return said
+		}
 		if s.Status.Installation == "" && slices.ContainsFunc(s.Status.Steps, func(step clusterStep) bool { return step.Name == putAgent }) {
 			return "its agent was put there and has not connected yet: look at its pods in namespace drover-system, and whether they reach the server's --public-url"
 		}

@@ -66,6 +66,10 @@ func (f *fake) createCluster(r *http.Request) (any, error) {
 		next("ready", `{`+agent+`,"units":{"dinosaur/standard":{"max":8,"remaining":7}},"strays":["d-lost"]}`)
 		return o, nil
 	}
+	if q.Name == "old" {
+		o.Status = json.RawMessage(`{"message":"its agent is refused: it is too old"}`)
+		return f.write("alice", "request:r1", "create", o), nil
+	}
 	o.Phase = "cluster_accepted"
 	o = f.write("alice", "request:r1", "create", o)
 	maker := `"maker":{"name":"template"},`
