@@ -49,6 +49,7 @@ type Host struct {
 	Stand   Stand
 	Since   time.Time // it stands so
 	Empty   bool
+	Limited bool // an operator lets it hold less than it could
 	Created time.Time
 	Spare   time.Time // since when it is not needed; zero: it is
 	// Free units by need, what is kept warm aside; negative: it hosts none of that.
@@ -237,11 +238,11 @@ func (p *Place) short(without string, counts func(*Host) bool, oursOnly bool) sh
 }
 
 // largestNew is what a new cluster would have for a need. One that is there and
-// empty is a better witness than the profile.
+// empty is a better witness than the profile, unless somebody has limited it.
 func (p *Place) largestNew(need int) int64 {
 	units := p.Units
 	for i := range p.Hosts {
-		if h := &p.Hosts[i]; h.Profile == p.Profile && h.Stand == Serving && h.Empty && h.Free[need] >= 0 {
+		if h := &p.Hosts[i]; h.Profile == p.Profile && h.Stand == Serving && h.Empty && !h.Limited && h.Free[need] >= 0 {
 			units = min(units, h.Free[need])
 		}
 	}

@@ -168,7 +168,8 @@ func (k *Known) host(wanted []want, expected int64, counters map[string]int64, n
 		ID: k.ID, Profile: k.Spec.Profile, Fleet: k.Spec.Fleet, Stand: k.stand(now), Created: k.Created,
 		Since: now.Add(-k.age(now)), Free: make([]int64, len(wanted)),
 		// One that takes no orders was set aside by somebody, who may have a reason.
-		Empty: used == 0 && !k.Spec.Unschedulable && !k.Spec.Draining,
+		Empty:   used == 0 && !k.Spec.Unschedulable && !k.Spec.Draining,
+		Limited: k.Spec.Limit != nil && *k.Spec.Limit < k.Status.Capacity,
 	}
 	settled := *k
 	settled.Phase, settled.Spec.Deleted = Ready, false

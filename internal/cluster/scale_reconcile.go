@@ -49,7 +49,8 @@ func (r *ScaleReconciler) Reconcile(ctx context.Context, task reconcile.Task) (r
 		return reconcile.Result{}, reconcile.Terminal(fault.New(fault.Internal, "cannot read %s: %w", o.Ref, err))
 	}
 	if profile.Scaling.Mode == "" || profile.Scaling.Mode == ScalingOff {
-		return reconcile.Done(ledger.Set{}), nil
+		set, err := dropPending(o)
+		return reconcile.Done(set), err
 	}
 	before := map[string]ScaleState{}
 	for _, s := range Scalings(o) {

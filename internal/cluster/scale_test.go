@@ -62,6 +62,7 @@ func TestScale(t *testing.T) {
 		{"not again at once", pool(func(p *cluster.Place) { p.Last = day.Add(-time.Minute) }), cluster.Scaling{}, cluster.Stay, "", "cooldown"},
 		{"a size that no new cluster could hold", pool(func(p *cluster.Place) { p.Units = 3 }), cluster.Scaling{}, cluster.Stay, "", "too-small"},
 		{"an empty one shows that the profile promises too much", pool(nil, cluster.Host{ID: "a", Profile: "small", Empty: true, Free: []int64{2}}), cluster.Scaling{}, cluster.Stay, "", "too-small"},
+		{"one that somebody has limited shows nothing of the kind", pool(nil, cluster.Host{ID: "a", Profile: "small", Empty: true, Limited: true, Free: []int64{2}}), cluster.Scaling{}, cluster.Up, "", "short"},
 		{"a profile must say what a cluster holds", pool(func(p *cluster.Place) { p.Units = 0 }), cluster.Scaling{}, cluster.Stay, "", "units"},
 		{"an empty one goes after a while", pool(nil, host("a", cluster.Serving, 9), spare(host("b", cluster.Serving, 10), long)), cluster.Scaling{}, cluster.Down, "b", "spare"},
 		{"not before", pool(nil, host("a", cluster.Serving, 9), spare(host("b", cluster.Serving, 10), time.Minute)), cluster.Scaling{}, cluster.Stay, "", "idle"},

@@ -83,6 +83,34 @@ func (r *scaling) given(before map[string]ScaleState, now []ScaleState) []ledger
 	return out
 }
 
+// dropPending forgets what a profile was about to do when scaling was turned off:
+// others wait for its turn, and what was decided then need not be right when
+// scaling is turned on again.
+func dropPending(profile ledger.Object) (ledger.Set, error) {
+	states, turns, found := Scalings(profile), []ledger.Claim(nil), false
+	for i := range states {
+		s := &states[i]
+		if s.Turn != "" {
+			turns = append(turns, ledger.Claim{Name: turnName(s.Turn), Holder: profile.Ref})
+		}
+		if s.Pending || s.Turn != "" {
+			s.Do, s.Code, s.Reason, s.Pending, s.Turn, found = Stay, "off", "scaling was turned off before it was done", false, "", true
+		}
+	}
+	if !found {
+		return ledger.Set{}, nil
+	}
+	version := profile.Version
+	var err error
+	if profile.Status, err = withScalings(profile.Status, states); err != nil {
+		return ledger.Set{}, err
+	}
+	return ledger.Set{
+		Actor: "system", Cause: ledger.BySchedule("scaling"), Frees: turns,
+		Puts: []ledger.Put{{Object: profile, Expect: version, Op: "scale"}},
+	}, nil
+}
+
 // still reports whether a cluster is needed at a place that was decided to need
 // one: another may have come before the turn was had.
 func (r *scaling) still(ctx context.Context, at spot, state ScaleState) (bool, string, error) {

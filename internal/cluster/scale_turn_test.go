@@ -94,3 +94,38 @@ func TestAForgottenTurnIsTaken(t *testing.T) {
 		t.Errorf("the turn was not given back: %v", err)
 	}
 }
+
+// A profile whose scaling is turned off while it has the turn gives it back, and
+// does not do later what it was about to do.
+func TestScalingThatIsTurnedOffGivesItsTurnBack(t *testing.T) {
+	y := newYard(t, scaled)
+	other := y.second()
+	r, err := y.scaler.Reconcile(t.Context(), reconcile.Task{Ref: other})
+	if err != nil || len(r.Write.Claims) != 1 {
+		t.Fatalf("%+v, %v", r.Write, err)
+	}
+	y.commit(r.Write)
+	o, err := y.Get(t.Context(), other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	off := scaled
+	off.Scaling.Mode = cluster.ScalingOff
+	if o.Spec, err = json.Marshal(off); err != nil {
+		t.Fatal(err)
+	}
+	y.commit(ledger.Set{Puts: []ledger.Put{{Object: o, Expect: o.Version, Op: "update"}}})
+	if r, err = y.scaler.Reconcile(t.Context(), reconcile.Task{Ref: other}); err != nil || r.Next || r.Again {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	y.commit(r.Write)
+	if s := y.state(other); s.Pending || s.Turn != "" {
+		t.Errorf("it is still about to do something: %+v", s)
+	}
+	if r, err = y.scaler.Reconcile(t.Context(), reconcile.Task{Ref: other}); err != nil || len(r.Write.Puts) > 0 {
+		t.Errorf("it writes again and again: %+v, %v", r.Write, err)
+	}
+	if y.run(); len(y.clusters()) != 1 {
+		t.Errorf("the other profile waits for it: %+v", y.state(y.ref))
+	}
+}
