@@ -120,8 +120,14 @@ func fingerprint(q *v1.Sync) uint64 {
 	return sum
 }
 
+// keptTTL is how long the tokens live that follow the one of an installation. The
+// older half of it is to be longer than a control plane may be away: an agent that
+// comes back with one that has ended meanwhile is nobody's, and so is its fleet.
+const keptTTL = 30 * 24 * time.Hour
+
 // renew gives the agent a new token where the old one's life is half over, and
-// the keys that it does not know.
+// the keys that it does not know. One that was made to live for less than that of
+// an installation is followed by its like.
 func (x *exchange) renew(r *http.Request) {
 	if x.Issuer == nil {
 		return
@@ -137,6 +143,9 @@ func (x *exchange) renew(r *http.Request) {
 	token, _ := bearer(r)
 	from, until, ok := access.Life(token)
 	life := until.Sub(from)
+	if life >= firstTTL {
+		life = max(life, keptTTL)
+	}
 	if !ok || until.Sub(x.Clock()) >= life/2 {
 		return
 	}

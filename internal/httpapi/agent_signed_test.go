@@ -116,6 +116,14 @@ func TestTokensAreRenewedInTime(t *testing.T) {
 	if strings.Contains(r.logs.String(), fresh) {
 		t.Error("the log has the token")
 	}
+	first, _, err := r.issuer.Issue(t.Context(), access.Claims{Cluster: "c1"}, 7*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := sync(first).Token // at once: the control plane may be away from now on
+	if from, until, ok = access.Life(kept); !ok || until.Sub(from)/2 <= 7*24*time.Hour || sync(kept).Token != "" {
+		t.Errorf("the token that follows the first one lives from %s until %s: a week without a control plane locks the agent out", from, until)
+	}
 }
 
 // After a restart of the server nobody has to repeat what they said.
