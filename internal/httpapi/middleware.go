@@ -295,7 +295,10 @@ func (s *server) report(r *http.Request, t *trace, w *response, took time.Durati
 	if t.err == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead || strings.HasPrefix(t.user, "agent:")) {
 		level = slog.LevelDebug
 	}
-	if t.err != nil && w.status >= 500 {
+	switch {
+	case w.status == http.StatusServiceUnavailable && t.user == "" && strings.HasSuffix(r.URL.Path, "/sync"):
+		level = slog.LevelDebug // there was no room for an agent, which comes again: thousands of lines would keep the others waiting
+	case t.err != nil && w.status >= 500:
 		level = slog.LevelError
 	}
 	if !s.Log.Enabled(r.Context(), level) {
