@@ -136,6 +136,9 @@ func TestDataPlanes(t *testing.T) {
 		h.agreed(t, 5*time.Minute)
 		t.Logf("%d agents joined and agreed in %s, %d of %d messages failed, server CPU %s", n, time.Since(began).Round(time.Second),
 			h.failed.Load(), h.messages.Load(), cpu(s.PID()))
+		h.mu.Lock()
+		t.Logf("refusals: %v", h.errors)
+		h.mu.Unlock()
 		time.Sleep(15 * time.Second) // connections that are not used any more go
 		written := commits(t, s)
 		idle := h.watch(while)
