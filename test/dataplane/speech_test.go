@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -223,11 +224,11 @@ func TestAgentsOfOtherVersions(t *testing.T) {
 			cluster := "of-" + strings.ReplaceAll(name, " ", "-")
 			token := w.s.Cluster(t, cluster)
 			body := fmt.Sprintf(`{"protocol":%d,"agent":"a","installation":"i","number":1,"ready":true,"capacity":3,"news":{"of":"later"}}`, tc.protocol)
+			send := func() drover.Answer {
+				return drover.Must(t, drover.Request{Method: http.MethodPost, URL: w.s.URL() + "/api/v1/clusters/" + cluster + "/sync", Token: token, Body: []byte(body)})
+			}
 			var got drover.Answer
-			w.until("an answer", func() bool {
-				got = drover.Must(t, drover.Request{Method: http.MethodPost, URL: w.s.URL() + "/api/v1/clusters/" + cluster + "/sync", Token: token, Body: []byte(body)})
-				return got.Status != http.StatusServiceUnavailable
-			})
+			w.until("an answer", func() bool { got = send(); return got.Status != http.StatusServiceUnavailable })
 			if got.Status != tc.status || !strings.Contains(string(got.Body), tc.says) {
 				t.Errorf("%s status %d, want %d: %s", tc.reason, got.Status, tc.status, got.Body)
 			}
@@ -235,8 +236,40 @@ func TestAgentsOfOtherVersions(t *testing.T) {
 				if why := got.Header.Get("Drover-Reason"); why != "protocol" {
 					t.Errorf("the reason is %q", why)
 				}
-				w.says("cluster", cluster, "protocol")
+				w.until("the cluster to say so", func() bool { // an agent comes again and again
+					send()
+					out, _, _ := w.s.Run("describe", "cluster", cluster)
+					return strings.Contains(out, "its agent is refused: the agent speaks protocol -1")
+				})
 			}
 		})
+	}
+}
+
+// Neither side can be misled by the other's clock: no message has a time in it.
+func TestMessagesTellNoTime(t *testing.T) {
+	seen := map[reflect.Type]bool{}
+	var walk func(path string, of reflect.Type)
+	walk = func(path string, of reflect.Type) {
+		if of == reflect.TypeFor[time.Time]() {
+			t.Errorf("%s is a time", path)
+		}
+		if seen[of] {
+			return
+		}
+		seen[of] = true
+		switch of.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+			walk(path, of.Elem())
+		case reflect.Struct:
+			for i := range of.NumField() {
+				walk(path+"."+of.Field(i).Name, of.Field(i).Type)
+			}
+		}
+	}
+	walk("Sync", reflect.TypeFor[v1.Sync]())
+	walk("Synced", reflect.TypeFor[v1.Synced]())
+	if len(seen) < 10 {
+		t.Errorf("only %d types were looked at", len(seen))
 	}
 }
