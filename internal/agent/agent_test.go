@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -329,6 +330,44 @@ func TestEpochIsRemembered(t *testing.T) {
 			t.Errorf("after it the agent reports %+v", r)
 		}
 	})
+}
+
+// A ledger that was restored is shorter. An agent that follows it, and that has
+// nothing to keep of it, does not come back with a sequence of the life before:
+// the control plane would take itself for an old copy, and refuse it.
+func TestSequencesAreOfTheirEpoch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, rt, dir := newServer(), simulated.New(simulated.Config{}), t.TempDir()
+		stop := start(t, s, rt, dir)
+		s.say(900, item("a", 1))
+		settle(time.Minute)
+		s.say(901, removal("a", 2))
+		settle(time.Minute)
+		s.say(902)
+		settle(time.Minute)
+		s.do(func() { s.epoch++; clear(s.changed) })
+		s.say(5)
+		settle(time.Minute)
+		stop()
+		var first v1.Sync
+		stop = start(t, clientFunc(func(ctx context.Context, cluster string, m v1.Sync) (v1.Synced, error) {
+			if first.Number == 0 {
+				first = m
+			}
+			return s.Sync(ctx, cluster, m)
+		}), rt, dir)
+		defer func() { stop() }()
+		settle(time.Second)
+		if first.Epoch != s.epoch || first.Seq > 5 {
+			t.Errorf("it comes back with sequence %d of epoch %d", first.Seq, first.Epoch)
+		}
+	})
+}
+
+type clientFunc func(ctx context.Context, cluster string, m v1.Sync) (v1.Synced, error)
+
+func (f clientFunc) Sync(ctx context.Context, cluster string, m v1.Sync) (v1.Synced, error) {
+	return f(ctx, cluster, m)
 }
 
 func TestBrokenEpochFileIsNotGuessed(t *testing.T) {

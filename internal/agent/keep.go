@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strconv"
+	"strings"
 
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/runtime"
@@ -31,6 +32,22 @@ type keptItem struct {
 	Item     v1.Item `json:"item"`
 	Epoch    int64   `json:"epoch"`
 	Unlisted bool    `json:"unlisted,omitempty"`
+}
+
+// seqText is how far the agent has followed a life of the ledger, as it is kept.
+// A life that follows may begin at a lower sequence: one of another epoch would
+// speak of what the ledger has not reached.
+func seqText(epoch, seq int64) []byte { return fmt.Appendf(nil, "%d %d", epoch, seq) }
+
+// seqOf reads it; 0, which costs a longer answer and no more, where it is not of
+// this epoch.
+func seqOf(text string, epoch int64) int64 {
+	of, at, _ := strings.Cut(text, " ")
+	if of != strconv.FormatInt(epoch, 10) {
+		return 0
+	}
+	seq, _ := strconv.ParseInt(at, 10, 64)
+	return max(seq, 0)
 }
 
 // encode is a bucket as it is kept.
@@ -63,7 +80,7 @@ func (a *Agent) load() {
 		}
 		a.keys = keys
 	}
-	a.seq, _ = strconv.ParseInt(string(read(seqName)), 10, 64) // 0 costs a longer answer, no more
+	a.seq = seqOf(string(read(seqName)), a.mark.Epoch)
 	for i := range v1.Buckets {
 		text := read(bucketName(i))
 		if len(text) == 0 {
@@ -168,11 +185,11 @@ func (a *Agent) keepOne(failures *int) bool {
 		break
 	}
 	if index < 0 || *failures > 2 { // tried again with the next change
-		seq := a.seq
+		reached := seqText(a.mark.Epoch, a.seq)
 		a.saving = false
 		a.mu.Unlock()
 		if *failures == 0 {
-			_ = a.cfg.Store.Save(seqName, strconv.AppendInt(nil, seq, 10)) // an older one costs a longer answer, no more
+			_ = a.cfg.Store.Save(seqName, reached) // an older one costs a longer answer, no more
 		}
 		return false
 	}
