@@ -157,7 +157,9 @@ func (a *Agent) applyOne(ctx context.Context, e entry) {
 	}
 	a.mu.Unlock()
 	time.AfterFunc(pause(e.failures), func() {
-		if ctx.Err() == nil && a.current(e) {
+		a.mu.Lock() // until it is put: it must not take the place of what came meanwhile
+		defer a.mu.Unlock()
+		if ctx.Err() == nil && a.wants(e) {
 			a.work.put(e)
 		}
 	})
