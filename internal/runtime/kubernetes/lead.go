@@ -130,7 +130,7 @@ func (r *Runtime) Lead(ctx context.Context, work func(context.Context) error) er
 }
 
 // shiftUnder works while the lease holds.
-func (r *Runtime) shiftUnder(ctx, lease context.Context, lock resourcelock.Interface, elector *leaderelection.LeaderElector, work func(context.Context) error) error {
+func (r *Runtime) shiftUnder(ctx, lease context.Context, lock *openLock, elector *leaderelection.LeaderElector, work func(context.Context) error) error {
 	both, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(lease, stop)()
@@ -145,12 +145,19 @@ func (r *Runtime) shiftUnder(ctx, lease context.Context, lock resourcelock.Inter
 	})
 	defer r.guard.open(nil)
 	defer r.end()
-	rec, _, err := lock.Get(both)
-	if err != nil || rec.HolderIdentity != lock.Identity() {
-		return fault.New(fault.Unavailable, "the lease %s cannot be read", r.cfg.Lease).Because("lease-lost")
+	var rec *resourcelock.LeaderElectionRecord
+	held := func() (err error) {
+		rec, _, err = lock.look.Get(both)
+		if err != nil || rec.HolderIdentity != lock.Identity() {
+			return fault.New(fault.Unavailable, "the lease %s cannot be read", r.cfg.Lease).Because("lease-lost")
+		}
+		return nil
+	}
+	if err := held(); err != nil {
+		return err
 	}
 	r.mu.Lock()
-	_, err = r.beginLocked(both, int64(rec.LeaderTransitions)+1)
+	_, err := r.beginLocked(both, int64(rec.LeaderTransitions)+1, held)
 	r.mu.Unlock()
 	if err != nil {
 		return err
@@ -163,7 +170,7 @@ func (r *Runtime) shiftUnder(ctx, lease context.Context, lock resourcelock.Inter
 	return err
 }
 
-func (r *Runtime) lock(ctx context.Context) (resourcelock.Interface, error) {
+func (r *Runtime) lock(ctx context.Context) (*openLock, error) {
 	// The lease is taken past the guard, which the lease itself opens.
 	cfg := r.cluster.REST()
 	cfg.WrapTransport = nil
@@ -185,17 +192,23 @@ func (r *Runtime) lock(ctx context.Context) (resourcelock.Interface, error) {
 	if err != nil {
 		r.cfg.Logger.Debug("the agent's namespace was not made", "error", err)
 	}
-	return &openLock{log: r.cfg.Logger, Interface: &resourcelock.LeaseLock{
-		LeaseMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: r.cfg.Lease}, Client: c.CoordinationV1(),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: r.cfg.Identity},
-	}}, ctx.Err()
+	open := func() resourcelock.Interface {
+		return &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: r.cfg.Lease}, Client: c.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: r.cfg.Identity},
+		}
+	}
+	return &openLock{log: r.cfg.Logger, Interface: open(), look: open()}, ctx.Err()
 }
 
 // openLock says what keeps this replica from its lease, once until it changes:
 // the elector tries again without a word.
 type openLock struct {
 	resourcelock.Interface
-	log *slog.Logger
+	// look is for those who only look: a lock remembers what it has read last,
+	// and the elector writes over that while it renews.
+	look resourcelock.Interface
+	log  *slog.Logger
 
 	mu   sync.Mutex
 	said string

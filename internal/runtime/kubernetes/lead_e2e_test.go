@@ -100,6 +100,39 @@ func TestOneReplicaWorks(t *testing.T) {
 	<-doneAgain
 }
 
+// Terms are counted in the lease. One that somebody removed is counted anew, and
+// whoever has it works on with what was kept under later terms.
+func TestALeaseThatWasRemovedIsNoEnd(t *testing.T) {
+	sys := system(t)
+	leased := func(c *kubernetes.Config) { c.Lease, c.LeaseTime, c.Home = "agent", 3*time.Second, sys }
+	id := unique("anew")
+	for term := range int64(3) {
+		ctx, stop := context.WithCancel(t.Context())
+		rt := open(t, sys, leased)
+		done := leading(t, ctx, rt)
+		apply(t, rt, runtime.Item{ID: id, Generation: term + 1, Token: term + 1, Body: manifests(t, configMap(id, "1"))})
+		await(t, rt, id, is(term+1, runtime.Ready))
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client(t).CoordinationV1().Leases(sys).Delete(t.Context(), "agent", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for generation := int64(4); generation < 6; generation++ {
+		ctx, stop := context.WithCancel(t.Context())
+		rt := open(t, sys, leased)
+		done := leading(t, ctx, rt)
+		apply(t, rt, runtime.Item{ID: id, Generation: generation, Token: generation, Body: manifests(t, configMap(id, "2"))})
+		await(t, rt, id, is(generation, runtime.Ready))
+		stop()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Whoever writes with an older view of an item is refused by the cluster, even
 // if nobody told it that its time is over.
 func TestOlderViewIsRefused(t *testing.T) {

@@ -91,11 +91,13 @@ func (r *Runtime) current(ctx context.Context) (*shift, error) {
 	if r.cfg.Lease != "" {
 		return nil, fault.New(fault.Unavailable, "another replica of the agent is at work on this cluster").Because("not-leading")
 	}
-	return r.beginLocked(ctx, 0)
+	return r.beginLocked(ctx, 0, func() error { return nil })
 }
 
-// beginLocked reads what is kept and starts to work on it.
-func (r *Runtime) beginLocked(ctx context.Context, term int64) (*shift, error) {
+// beginLocked reads what is kept and starts to work on it. A record of a later
+// term than ours means that another replica has taken over, or that terms have
+// begun anew because somebody removed the lease: held tells which.
+func (r *Runtime) beginLocked(ctx context.Context, term int64, held func() error) (*shift, error) {
 	if err := r.ensureNamespace(ctx); err != nil {
 		return nil, err
 	}
@@ -111,11 +113,15 @@ func (r *Runtime) beginLocked(ctx context.Context, term int64) (*shift, error) {
 			r.cfg.Logger.Error("a kept item cannot be read", "secret", name)
 			continue
 		}
-		if rec.Term > term {
-			return nil, fault.New(fault.Conflict, "a newer replica of the agent is at work on this cluster").Because("fenced")
-		}
+		s.term = max(s.term, rec.Term)
 		s.items[rec.ID] = &entry{was: k, record: rec, seen: rec.Seen, listed: rec.Inventory}
 		s.marks[manifest.Mark(rec.ID)] = rec.ID
+	}
+	if s.term > term {
+		if err := held(); err != nil {
+			return nil, err
+		}
+		s.term++
 	}
 	run, stop := context.WithCancel(context.Background())
 	s.stop = stop
