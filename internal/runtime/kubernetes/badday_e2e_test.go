@@ -172,6 +172,7 @@ func TestServerFailsForAWhile(t *testing.T) {
 		{"429", status(429, "TooManyRequests")},
 		{"500", status(500, "InternalError")},
 		{"conflicts", status(409, "Conflict")},
+		{"every write conflicts", status(409, "Conflict")},
 		{"nobody there", func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -181,7 +182,8 @@ func TestServerFailsForAWhile(t *testing.T) {
 				cfg.Home = sys
 				cfg.Wrap = func(next http.RoundTripper) http.RoundTripper {
 					return roundTrip(func(r *http.Request) (*http.Response, error) {
-						if bad.Load() && (r.Method == http.MethodPatch || tc.reason == "nobody there") {
+						every := tc.reason == "every write conflicts" && r.Method != http.MethodGet
+						if bad.Load() && (r.Method == http.MethodPatch || every || tc.reason == "nobody there") {
 							return tc.answer(r)
 						}
 						return next.RoundTrip(r)
@@ -193,7 +195,11 @@ func TestServerFailsForAWhile(t *testing.T) {
 			await(t, rt, id, is(1, runtime.Ready))
 			bad.Store(true)
 			err := rt.Apply(t.Context(), runtime.Item{ID: late, Generation: 1, Token: 1, Body: manifests(t, configMap(late, "1"))})
-			if tc.reason == "nobody there" {
+			if tc.reason == "every write conflicts" {
+				if !fault.Is(err, fault.Unavailable) {
+					t.Errorf("what passes by itself is no failure of the item: %v", err)
+				}
+			} else if tc.reason == "nobody there" {
 				if !fault.Is(err, fault.Unavailable) {
 					t.Errorf("nothing can be kept: %v", err)
 				}

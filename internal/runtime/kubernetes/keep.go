@@ -75,7 +75,7 @@ func (k keeper) put(ctx context.Context, kind, name string, parts [][]byte, was 
 	}
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), was.version != "" && apierrors.IsNotFound(err):
-		return was, fault.New(fault.Conflict, "another replica of the agent has written %s", name).Because("written-meanwhile")
+		return was, fault.New(fault.Unavailable, "another replica of the agent has written %s; it is tried again", name).Because("written-meanwhile")
 	case err != nil:
 		return was, k.explain(err, name)
 	}
