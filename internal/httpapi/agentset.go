@@ -83,6 +83,7 @@ func (h *hub) run(ctx context.Context) {
 // which is followed from where the log ended before; the index is whole once it
 // has passed the point where the log ended after.
 func (h *hub) load(ctx context.Context) error {
+	h.clear()
 	head, err := h.store.Head(ctx)
 	if err == nil {
 		err = h.each(ctx, cluster.Kind.Name, head.Seq)
@@ -105,6 +106,22 @@ func (h *hub) load(ctx context.Context) error {
 	h.head, h.pos, h.need = head, head.Seq, after.Seq
 	h.complete()
 	return nil
+}
+
+// clear drops what a load that failed has left: of what has gone since, neither
+// the next one nor the feed tells. Requests may hold the planes, which stay.
+func (h *hub) clear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.items)
+	for _, p := range h.planes {
+		p.version, p.known = 0, false
+		for _, it := range p.first {
+			for ; it != nil; it = it.next {
+				it.leave()
+			}
+		}
+	}
 }
 
 // complete tells those who wait that the index is whole, if it is. The lock is held.
