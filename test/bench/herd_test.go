@@ -44,6 +44,12 @@ type herd struct {
 	mu     sync.Mutex
 	waited map[string]chan time.Time // by instance: who wants to know that it was applied
 	errors map[string]int
+	has    map[string]version // what the data planes were made to be, by item
+}
+
+type version struct {
+	generation int64
+	gone       bool
 }
 
 // herdsman is one of them.
@@ -66,8 +72,11 @@ type watched struct {
 }
 
 func (w watched) Apply(ctx context.Context, it runtime.Item) error {
-	w.h.applied.Add(1)
 	w.h.mu.Lock()
+	if at := (version{it.Generation, it.Delete}); w.h.has[it.ID] != at { // what an agent makes sure of again is no change
+		w.h.has[it.ID] = at
+		w.h.applied.Add(1)
+	}
 	if c := w.h.waited[it.ID]; c != nil {
 		delete(w.h.waited, it.ID)
 		c <- time.Now()
@@ -110,7 +119,7 @@ func (m metered) Write(b []byte) (int, error) {
 // newHerd makes agents for clusters that are registered already.
 func newHerd(t *testing.T, s *drover.Server, names []string) *herd {
 	t.Helper()
-	h := &herd{s: s, waited: map[string]chan time.Time{}, errors: map[string]int{}, agents: make([]*herdsman, len(names))}
+	h := &herd{s: s, waited: map[string]chan time.Time{}, errors: map[string]int{}, has: map[string]version{}, agents: make([]*herdsman, len(names))}
 	dial := net.Dialer{Timeout: 10 * time.Second}
 	h.web = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -150,7 +159,7 @@ func newHerd(t *testing.T, s *drover.Server, names []string) *herd {
 	return h
 }
 
-// Sync implements agent.Client.
+// sync sends a message and notes what came of it.
 func (m *herdsman) sync(ctx context.Context, api *client.Client, cluster string, s v1.Sync) (v1.Synced, error) {
 	sent := time.Now()
 	out, err := api.Sync(ctx, cluster, s)
