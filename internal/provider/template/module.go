@@ -102,8 +102,10 @@ func replace(module, source string) error {
 	})
 }
 
-// managed are variables of the environment that this package sets itself, or
-// that would change where OpenTofu looks; terraform-exec refuses some of them.
+// managed are variables of the environment that this package sets itself, that
+// would change where OpenTofu looks, or that are the server's own secrets: what
+// clouds need is for the template and its plugins, the key of the ledger is not.
+// terraform-exec refuses some of them.
 func managed(name string) bool {
 	switch name {
 	case "TF_PLUGIN_CACHE_DIR":
@@ -112,7 +114,7 @@ func managed(name string) bool {
 		_, err := os.Stat(os.Getenv(name))
 		return err != nil
 	}
-	return strings.HasPrefix(name, "TF_") || name == "CHECKPOINT_DISABLE" || tfexec.ProhibitedEnv(map[string]string{name: ""}) != nil
+	return strings.HasPrefix(name, "TF_") || strings.HasPrefix(name, "DROVER_") || name == "CHECKPOINT_DISABLE" || tfexec.ProhibitedEnv(map[string]string{name: ""}) != nil
 }
 
 // outputs reads what the template tells of the cluster.
