@@ -100,15 +100,24 @@ func objectsOf(a Applied) ([]located, error) {
 			return nil, nil // for another runtime
 		}
 		o, err := locate(a.Of, a.Document)
+		if o.group == "" && o.kind == "List" {
+			return listed(a.Of, "items", a.Document["items"])
+		}
 		return []located{o}, err
 	}
+	return listed(a.Of, "manifests", raw)
+}
+
+// listed are the objects of a list; those of a List in it come out of it, as they
+// do when they are applied.
+func listed(of, field string, raw any) ([]located, error) {
 	list, ok := raw.([]any)
 	if !ok {
-		return nil, fault.New(fault.Invalid, "%s: manifests is not a list: write the objects out, with expressions inside them only, so that the agent's rights can be told beforehand", a.Of)
+		return nil, fault.New(fault.Invalid, "%s: %s is not a list: write the objects out, with expressions inside them only, so that the agent's rights can be told beforehand", of, field)
 	}
 	var out []located
 	for i, item := range list {
-		of := fmt.Sprintf("%s, manifests[%d]", a.Of, i)
+		of := fmt.Sprintf("%s, %s[%d]", of, field, i)
 		object, ok := item.(map[string]any)
 		if !ok {
 			return nil, fault.New(fault.Invalid, "%s is not an object: write it out, with expressions inside it only, so that the agent's rights can be told beforehand", of)
@@ -117,7 +126,15 @@ func objectsOf(a Applied) ([]located, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, o)
+		if o.group != "" || o.kind != "List" {
+			out = append(out, o)
+			continue
+		}
+		inner, err := listed(of, "items", object["items"])
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, inner...)
 	}
 	return out, nil
 }

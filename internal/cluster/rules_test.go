@@ -55,6 +55,14 @@ func TestRules(t *testing.T) {
 			[]string{"managedkafka.bf2.org/managedkafkas//patch"}, []string{"/secrets//get"},
 		},
 		{
+			"what is in a list of Kubernetes", `{manifests: [{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap}]}]}`,
+			[]string{"/configmaps//patch"}, []string{"/lists//get", "/secrets//get"},
+		},
+		{
+			"a list by itself", `{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap}]}`,
+			[]string{"/configmaps//patch"}, []string{"/lists//get"},
+		},
+		{
 			"secrets where a document has some", `{manifests: [{apiVersion: v1, kind: Secret}]}`,
 			[]string{"/secrets//patch"}, []string{"/configmaps//get"},
 		},
