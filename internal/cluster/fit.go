@@ -255,12 +255,7 @@ func (r *run) abandon(steps []Step) {
 
 // bare is a step without its secrets, which have marks in their places.
 func (s *Service) bare(ctx context.Context, step Step) (out StepItem, err error) {
-	own := step.source() == agentSource
-	out = StepItem{
-		ID: stepID(step.Name), Generation: step.Generation, Token: step.Token, Digest: step.Digest,
-		Delete: step.State == StepRemoving, Adopt: own, Unwatched: own,
-	}
-	if !out.Delete {
+	if out = head(step); !out.Delete {
 		out.Body, err = s.body(ctx, step.Digest)
 	}
 	return out, err
