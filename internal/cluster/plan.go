@@ -159,14 +159,29 @@ func planFit(c Cluster, f Facts) []Action {
 	if wanted := merge(c, f); !slices.EqualFunc(wanted, s.Steps, Step.equal) {
 		return []Action{Settle{wanted}}
 	}
-	if f.Reach {
-		if gone := droppable(s.Steps, f.Decided); len(gone) > 0 {
-			return []Action{Drop{gone}}
-		}
-		if next := applicable(s.Steps, f.Applied, f.Decided); len(next) > 0 {
-			return []Action{Apply{next}}
+	if !f.Reach {
+		return planProgress(c, f)
+	}
+	// What is to go may be held up for long, and nothing else is to wait for it.
+	var now []Action
+	if gone := droppable(s.Steps, f.Decided); len(gone) > 0 {
+		now = []Action{Drop{gone}}
+	}
+	if next := applicable(s.Steps, f.Applied, f.Decided); len(next) > 0 {
+		return append(now, Apply{next})
+	}
+	then := planProgress(c, f)
+	if len(now) > 0 && len(then) > 0 {
+		if _, later := then[0].(Come); later {
+			return now
 		}
 	}
+	return append(now, then...)
+}
+
+// planProgress is what follows from how far the steps have come.
+func planProgress(c Cluster, f Facts) []Action {
+	s := &c.Status
 	ready, all, trouble := progress(s.Steps)
 	switch {
 	case c.Phase == Provisioned && len(f.Unread) > 0:

@@ -43,6 +43,10 @@ func TestPlan(t *testing.T) {
 	read := map[string]bool{"profile.p": true}
 	removing := one
 	removing.State, removing.Generation = cluster.StepRemoving, 7
+	second := cluster.Step{Name: "profile.p/two", Digest: "2", State: cluster.StepWaiting, Generation: 7}
+	done := second
+	done.State = cluster.StepReady
+	two := []cluster.Step{{Name: "profile.p/two", Digest: "2"}}
 	kept := one
 	kept.Message = "kept as it is: profile.p is gone or cannot be read"
 	for _, c := range []struct {
@@ -72,6 +76,10 @@ func TestPlan(t *testing.T) {
 			[]cluster.Action{cluster.Come{After: 10 * time.Minute, Why: "its steps are looked at again"}}},
 		{"a step goes if its source says so", in(cluster.Ready, having(one)), cluster.Facts{Read: read, Reach: true}, []cluster.Action{cluster.Settle{Steps: []cluster.Step{removing}}}},
 		{"and is taken back then", in(cluster.Ready, having(removing)), cluster.Facts{Read: read, Reach: true}, []cluster.Action{cluster.Drop{Steps: []string{"profile.p/one"}}}},
+		{"others are applied while it goes, which may take long", in(cluster.Provisioned, having(second, removing)), cluster.Facts{Steps: two, Read: read, Reach: true},
+			[]cluster.Action{cluster.Drop{Steps: []string{"profile.p/one"}}, cluster.Apply{Steps: []string{"profile.p/two"}}}},
+		{"and the cluster comes on", in(cluster.Provisioned, having(done, removing)), cluster.Facts{Steps: two, Read: read, Reach: true, Applied: true},
+			[]cluster.Action{cluster.Drop{Steps: []string{"profile.p/one"}}, cluster.Move{To: cluster.Waiting}}},
 		{"it stays if its source is not to be had", in(cluster.Ready, having(one)), cluster.Facts{Reach: true}, []cluster.Action{cluster.Settle{Steps: []cluster.Step{kept}}}},
 		{"a cluster without steps has nothing to do", in(cluster.Ready), cluster.Facts{}, nil},
 		{"its making has succeeded when it is ready", in(cluster.Ready), cluster.Facts{Verb: "create"}, []cluster.Action{cluster.Finish{Phase: operation.Succeeded}}},
