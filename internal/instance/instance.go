@@ -150,6 +150,7 @@ type Status struct {
 	Units     int64             `json:"units,omitempty"`    // reserved on the cluster
 	Room      []Hold            `json:"room,omitempty"`     // the cluster's counters that they are counted in
 	Rejected  []string          `json:"rejected,omitempty"` // clusters that had no room after all
+	Sought    time.Time         `json:"sought,omitzero"`    // since when it is sent from one to another, or back
 	Namespace string            `json:"namespace,omitempty"`
 	Placement string            `json:"placement,omitempty"` // new for every placing
 	Versions  map[string]string `json:"versions,omitempty"`  // chosen for components that the spec leaves open

@@ -281,6 +281,9 @@ func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 		reason = fmt.Sprintf("No data plane in region %s of %s offered the wanted version of %s for %s. Delete this instance and try again later.",
 			in.Spec.Region, in.Spec.Provider, parts, spoken(within))
 	}
+	if !in.Status.Sought.IsZero() && in.Phase == Provisioning { // who is asked again each time need not have room
+		waited = max(waited, now.Sub(in.Status.Sought))
+	}
 	if waited >= within {
 		return []Action{Move{To: Failed, Reason: reason}, Finish{Phase: operation.Failed, Reason: reason}}
 	}

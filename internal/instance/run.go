@@ -116,8 +116,13 @@ func (r *run) step(ctx context.Context, a Action) error {
 		in.Status.Room = held(counts)
 		r.set.Counts = append(r.set.Counts, counts...)
 	case Unplace:
-		in.Status.Rejected = append(slices.Clone(in.Status.Rejected), in.Status.Cluster)
+		if !slices.Contains(in.Status.Rejected, in.Status.Cluster) { // it may be asked again and again
+			in.Status.Rejected = append(slices.Clone(in.Status.Rejected), in.Status.Cluster)
+		}
 		r.release()
+		if in.Status.Sought.IsZero() || r.now.Sub(in.Status.Since) >= placeWithin { // it was somewhere for a while
+			in.Status.Sought = r.now
+		}
 		in.Status.Since = r.now // it waits for room from here on
 		r.op = "unplace"
 	case Render:

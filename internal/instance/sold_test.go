@@ -231,16 +231,47 @@ func TestARejectionIsNotForEver(t *testing.T) {
 	w.order("band", instance.Create{Name: "queen"})
 	w.work()
 	w.clock = w.clock.Add(2 * time.Hour) // it took its time to say so
-	in := w.one()
-	w.send([]instance.Observation{{ID: in.ID, Generation: in.Status.Issued, State: "rejected"}})
-	w.work()
-	if in = w.one(); in.Phase != instance.Provisioning || in.Status.Cluster != "" || !strings.Contains(in.Status.Message, "waiting for room") {
-		t.Fatalf("%s on %q: %q", in.Phase, in.Status.Cluster, in.Status.Message+in.Status.Reason)
+	var in instance.Instance
+	for range 3 { // the list of those that have does not grow for ever either
+		in = w.one()
+		w.send([]instance.Observation{{ID: in.ID, Generation: in.Status.Issued, State: "rejected"}})
+		w.work()
+		if in = w.one(); in.Phase != instance.Provisioning || in.Status.Cluster != "" || !strings.Contains(in.Status.Message, "waiting for room") {
+			t.Fatalf("%s on %q: %q", in.Phase, in.Status.Cluster, in.Status.Message+in.Status.Reason)
+		}
+		if len(in.Status.Rejected) != 1 || w.counter(cluster.CapacityCounter("local")) != 0 {
+			t.Errorf("rejected by %q, %d units in use", in.Status.Rejected, w.counter(cluster.CapacityCounter("local")))
+		}
+		w.clock = w.clock.Add(6 * time.Minute)
+		w.work()
 	}
-	w.clock = w.clock.Add(6 * time.Minute)
 	w.rounds()
 	if in = w.one(); in.Phase != instance.Ready || w.counter(cluster.CapacityCounter("local")) != 1 {
 		t.Errorf("%s: %q", in.Phase, in.Status.Message+in.Status.Reason)
+	}
+	_, err := w.service.Delete(alice, "band", in.ID)
+	w.must(err)
+	w.rounds()
+	out.nothingLeft(w)
+}
+
+// A cluster that rejects each time it is asked is not asked for ever.
+func TestRejectionsEnd(t *testing.T) {
+	w, out, _ := newStage(t)
+	w.order("band", instance.Create{Name: "queen"})
+	w.work()
+	in, asked := w.one(), 0
+	for ; in.Phase == instance.Provisioning && asked < 100; in = w.one() {
+		if in.Status.Cluster != "" {
+			asked++
+			w.send([]instance.Observation{{ID: in.ID, Generation: in.Status.Issued, State: "rejected"}})
+		} else {
+			w.clock = w.clock.Add(time.Minute)
+		}
+		w.work()
+	}
+	if in.Phase != instance.Failed || asked < 5 || !strings.Contains(in.Status.Reason, "had no room for an hour") {
+		t.Errorf("%s after it was asked %d times: %q", in.Phase, asked, in.Status.Reason)
 	}
 	_, err := w.service.Delete(alice, "band", in.ID)
 	w.must(err)
