@@ -118,6 +118,9 @@ func Plan(c Cluster, f Facts, now time.Time) []Action {
 	if !c.Deleted.IsZero() {
 		return nil
 	}
+	if m := c.Status.Maker; m != nil && f.Maker != nil && m.Name != f.Maker.Name && c.Status.State != "" {
+		f.Maker = nil // what has begun is its maker's: another could neither go on with it nor take it away
+	}
 	switch c.Phase {
 	case Accepted, Provisioning:
 		return planMaking(c, f)

@@ -35,6 +35,7 @@ func TestPlan(t *testing.T) {
 	begun := func(at time.Time) func(*cluster.Cluster) {
 		return func(c *cluster.Cluster) { c.Status.Since = at }
 	}
+	begunBy := func(c *cluster.Cluster) { c.Status.State = "sealed" }
 	spoken := func(c *cluster.Cluster) { c.Status.Session = "replica/agent" }
 	leaving := func(c *cluster.Cluster) { c.Status.Leaving = true }
 	one := cluster.Step{Name: "profile.p/one", Digest: "1", State: cluster.StepReady, Inventory: []string{"x"}}
@@ -62,6 +63,9 @@ func TestPlan(t *testing.T) {
 		{"also when its profile is gone", in(cluster.Provisioning, made(cloud)), cluster.Facts{}, []cluster.Action{cluster.Ensure{}}},
 		{"a changed profile is written down before it is followed", in(cluster.Provisioning, made(cloud)), cluster.Facts{Maker: &other}, []cluster.Action{cluster.Begin{Maker: other}}},
 		{"a mended profile is another try", in(cluster.Failed, made(cloud)), cluster.Facts{Maker: &other}, []cluster.Action{cluster.Begin{Maker: other}, cluster.Move{To: cluster.Provisioning}}},
+		{"another maker does not take over what one has begun", in(cluster.Provisioning, made(cloud), begunBy), cluster.Facts{Maker: &cluster.Maker{Name: "else"}}, []cluster.Action{cluster.Ensure{}}},
+		{"nor what one has failed with", in(cluster.Failed, made(cloud), begunBy), cluster.Facts{Maker: &cluster.Maker{Name: "else"}}, nil},
+		{"it may where nothing has begun", in(cluster.Failed, made(cloud)), cluster.Facts{Maker: &cluster.Maker{Name: "else"}}, []cluster.Action{cluster.Begin{Maker: cluster.Maker{Name: "else"}}, cluster.Move{To: cluster.Provisioning}}},
 		{"a failed one rests", in(cluster.Failed), cluster.Facts{}, nil},
 		{"no steps: the agent is waited for", in(cluster.Provisioned), cluster.Facts{}, []cluster.Action{cluster.Move{To: cluster.Waiting}}},
 		{"accounts come before steps, which name them", in(cluster.Provisioned), cluster.Facts{Accounts: true, Steps: wanted, Read: read}, []cluster.Action{cluster.Account{}}},
