@@ -44,6 +44,7 @@ type lives struct {
 	heirs  map[string]string // of those that have ended; empty: nobody's yet
 	others map[string]*life  // that have not
 	open   map[string]guest  // clusters with a session of one who may be dead, by id
+	lost   *ledger.Object    // this one's life where another took it for ended; nil: none did
 }
 
 // guest is an agent that is connected here.
@@ -229,13 +230,17 @@ func (s *Service) end(ctx context.Context, o ledger.Object, heir string) error {
 	return err
 }
 
-// learn takes a life as the ledger has it, and reports whether it is a new one.
+// learn takes a life as the ledger has it, and reports whether it is a new one,
+// or this one's own which others take for ended.
 func (v *lives) learn(o ledger.Object, self string, now time.Time) bool {
-	if o.ID == self {
-		return false
-	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if o.ID == self {
+		if v.lost = nil; o.Phase == ended {
+			v.lost = &o
+		}
+		return v.lost != nil
+	}
 	known := v.others[o.ID]
 	if o.Phase == ended {
 		var status lifeStatus
@@ -246,9 +251,10 @@ func (v *lives) learn(o ledger.Object, self string, now time.Time) bool {
 		}
 		return false
 	}
-	if _, dead := v.heirs[o.ID]; dead || known != nil {
+	if known != nil && known.object.Phase == alive {
 		return false
 	}
+	delete(v.heirs, o.ID) // one that was taken for ended says that it is not
 	v.others[o.ID] = &life{object: o, beat: -1, moved: now}
 	return true
 }
@@ -259,11 +265,19 @@ func (v *lives) alone() bool {
 	return len(v.others) == 0
 }
 
-// beat shows that this replica lives.
+// beat shows that this replica lives. Where it could not for long, and another
+// answers for its sessions, it takes them back.
 func (s *Service) beat(ctx context.Context) {
-	_, _ = s.store.Commit(ctx, ledger.Set{ // the next one does as well
-		Actor: "system", Cause: ledger.BySchedule("beat"), Counts: []ledger.Count{{Name: beatOf(s.replica), Delta: 1, Max: -1}},
-	})
+	set := ledger.Set{Actor: "system", Cause: ledger.BySchedule("beat"), Counts: []ledger.Count{{Name: beatOf(s.replica), Delta: 1, Max: -1}}}
+	s.lives.mu.Lock()
+	lost := s.lives.lost
+	s.lives.mu.Unlock()
+	if lost != nil {
+		o := *lost
+		o.Phase, o.Status = alive, nil
+		set.Puts = []ledger.Put{{Object: o, Expect: lost.Version, Op: "start"}}
+	}
+	_, _ = s.store.Commit(ctx, set) // the next one does as well
 }
 
 // inherit looks who of the others lives, and answers for who does not.

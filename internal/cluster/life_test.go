@@ -17,6 +17,7 @@ import (
 type replica struct {
 	*cluster.Service
 	stop func()
+	mute *bool // it can write nothing
 }
 
 type mortal struct {
@@ -108,6 +109,30 @@ func TestWhoAnswersForASession(t *testing.T) {
 			two.report(t, 2)
 			two.talk(5 * time.Minute)
 		}, cluster.Ready, 1},
+		"taken for dead": {"one that could write nothing for a while answers for its sessions again", func(t *testing.T, begin func() *replica, _ func(*replica)) {
+			one := begin()
+			begin()
+			one.admit(t)
+			one.report(t, 1)
+			one.talk(time.Minute)
+			*one.mute = true
+			one.talk(30 * time.Second)
+			*one.mute = false
+			one.talk(5 * time.Minute)
+		}, cluster.Ready, 0},
+		"dead after all": {"and is missed when it ends in earnest", func(t *testing.T, begin func() *replica, kill func(*replica)) {
+			one := begin()
+			begin()
+			one.admit(t)
+			one.report(t, 1)
+			one.talk(time.Minute)
+			*one.mute = true
+			one.talk(30 * time.Second)
+			*one.mute = false
+			one.talk(5 * time.Minute)
+			kill(one)
+			time.Sleep(75 * time.Second)
+		}, cluster.Waiting, 1},
 		"heir's heir": {"who takes over from an heir answers for all of them", func(t *testing.T, begin func() *replica, kill func(*replica)) {
 			one := begin()
 			one.admit(t)
@@ -140,7 +165,7 @@ func TestWhoAnswersForASession(t *testing.T) {
 					dead := false
 					ctx, stop := context.WithCancel(ctx)
 					done := make(chan struct{})
-					r := &replica{cluster.NewService(mortal{l, &dead}), func() { stop(); <-done }}
+					r := &replica{cluster.NewService(mortal{l, &dead}), func() { stop(); <-done }, &dead}
 					deaths[r] = &dead
 					go func() { defer close(done); _ = r.Live(ctx, feed) }()
 					time.Sleep(time.Second)
