@@ -210,8 +210,13 @@ func (q *looseSync) read(r *http.Request) error {
 		return fault.New(fault.Invalid, "neither number, sequence nor capacity is negative").Because("body")
 	}
 	q.Bodies = q.Bodies[:min(len(q.Bodies), maxAsked)]
+	// It is remembered for as long as the agent says the same.
+	q.Message = strings.Clone(strings.ToValidUTF8(q.Message[:min(len(q.Message), maxSaying)], ""))
 	return nil
 }
+
+// maxSaying bounds what an agent says of itself, in bytes.
+const maxSaying = 1024
 
 // speakable refuses agents that are too old. Newer ones speak to us as we are.
 func speakable(theirs, ours int) error {
