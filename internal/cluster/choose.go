@@ -211,35 +211,35 @@ type Judgement struct {
 // Choose decides where an order goes. It is pure, and the order of the clusters
 // does not matter: the oldest is first, and ids break ties.
 func Choose(order Order, clusters []Candidate) Verdict {
-	sorted := slices.Clone(clusters)
-	slices.SortFunc(sorted, Candidate.older)
-	var v Verdict
-	var refused []Judgement
-	for _, c := range sorted {
-		if r := order.refuse(&c); r.Bar != "" {
-			refused = append(refused, Judgement{c.ID, r})
-			continue
+	sorted := make([]*Candidate, len(clusters))
+	for i := range clusters {
+		sorted[i] = &clusters[i]
+	}
+	slices.SortFunc(sorted, (*Candidate).older)
+	refusals := make([]Refusal, len(sorted))
+	ranked := make([]*Candidate, 0, len(sorted))
+	for i, c := range sorted {
+		if refusals[i] = order.refuse(c); refusals[i].Bar == "" {
+			ranked = append(ranked, c)
 		}
-		v.Ranked = append(v.Ranked, c)
 	}
-	ranked := order.strategy()
-	slices.SortStableFunc(v.Ranked, ranked.compare)
-	if len(v.Ranked) == 0 {
-		v.Others = refused
-		return v
+	how := order.strategy()
+	slices.SortStableFunc(ranked, how.compare)
+	var v Verdict
+	if len(ranked) > 0 {
+		v.Cluster, v.Why = ranked[0].ID, how.why(&order, ranked[0], len(ranked))
+		v.Ranked = make([]Candidate, len(ranked))
+		for i, c := range ranked {
+			v.Ranked[i] = *c
+		}
 	}
-	first := v.Ranked[0]
-	v.Cluster, v.Why = first.ID, ranked.why(&order, &first, len(v.Ranked))
-	passed := map[string]bool{}
-	for _, c := range v.Ranked[1:] {
-		passed[c.ID] = true
-	}
-	for _, c := range sorted {
+	v.Others = make([]Judgement, 0, len(sorted))
+	for i, c := range sorted {
 		switch {
-		case passed[c.ID]:
-			v.Others = append(v.Others, Judgement{c.ID, Refusal{Bar: Passed, Detail: ranked.passed}})
-		case len(refused) > 0 && refused[0].Cluster == c.ID:
-			v.Others, refused = append(v.Others, refused[0]), refused[1:]
+		case refusals[i].Bar != "":
+			v.Others = append(v.Others, Judgement{c.ID, refusals[i]})
+		case c != ranked[0]:
+			v.Others = append(v.Others, Judgement{c.ID, Refusal{Bar: Passed, Detail: how.passed}})
 		}
 	}
 	return v
@@ -247,14 +247,39 @@ func Choose(order Order, clusters []Candidate) Verdict {
 
 // Rank lists the clusters that can take an order, the best first.
 func Rank(order Order, clusters []Candidate) []Candidate {
-	var out []Candidate
-	for _, c := range clusters {
-		if order.refuse(&c).Bar == "" {
-			out = append(out, c)
+	best := order.best(clusters, len(clusters))
+	out := make([]Candidate, len(best))
+	for i, c := range best {
+		out[i] = *c
+	}
+	return out
+}
+
+// best points at the n clusters that an order would go to, the best first.
+func (o *Order) best(clusters []Candidate, n int) []*Candidate {
+	how := o.strategy()
+	compare := func(a, b *Candidate) int { return cmp.Or(how.compare(a, b), a.older(b)) }
+	var out []*Candidate
+	for i := range clusters {
+		c := &clusters[i]
+		if len(out) >= n && n > 0 && compare(c, out[n-1]) >= 0 || o.refuse(c).Bar != "" {
+			continue
+		}
+		out = append(out, c)
+		if n < few && len(out) > n { // few are wanted: each finds its place at once
+			out = out[:n]
+			out[n-1] = c
+		}
+		if n < few {
+			for j := len(out) - 1; j > 0 && compare(out[j], out[j-1]) < 0; j-- {
+				out[j], out[j-1] = out[j-1], out[j]
+			}
 		}
 	}
-	ranked := order.strategy()
-	slices.SortFunc(out, func(a, b Candidate) int { return cmp.Or(ranked.compare(a, b), a.older(b)) })
+	if n >= few {
+		slices.SortFunc(out, compare)
+		out = out[:min(len(out), n)]
+	}
 	return out
 }
 
@@ -274,13 +299,18 @@ func (o *Order) refuse(c *Candidate) Refusal {
 	return Refusal{}
 }
 
-func (c Candidate) older(d Candidate) int {
-	return cmp.Or(c.born.Compare(d.born), strings.Compare(c.ID, d.ID))
+func (c *Candidate) older(d *Candidate) int {
+	if c.cluster != nil && d.cluster != nil {
+		if older := c.cluster.Created.Compare(d.cluster.Created); older != 0 {
+			return older
+		}
+	}
+	return strings.Compare(c.ID, d.ID)
 }
 
 // strategy is a way to choose among clusters with room.
 type strategy struct {
-	compare func(a, b Candidate) int // those that are alike stay in the order of their age
+	compare func(a, b *Candidate) int // those that are alike stay in the order of their age
 	words   func(o *Order, c *Candidate, among int) string
 	passed  string
 }
@@ -302,9 +332,9 @@ func among(what string) func(*Order, *Candidate, int) string {
 func (o *Order) strategy() strategy {
 	switch {
 	case o.Cluster != "":
-		return strategy{func(a, b Candidate) int { return 0 }, func(*Order, *Candidate, int) string { return "the order names it" }, "the order names another"}
+		return strategy{func(a, b *Candidate) int { return 0 }, func(*Order, *Candidate, int) string { return "the order names it" }, "the order names another"}
 	case o.Rules.Strategy == offering.BestFit:
-		return strategy{func(a, b Candidate) int { return cmp.Compare(a.Free(), b.Free()) }, among("fullest"), "another that has room is fuller"}
+		return strategy{func(a, b *Candidate) int { return cmp.Compare(a.Free(), b.Free()) }, among("fullest"), "another that has room is fuller"}
 	case o.Rules.Strategy == offering.Spread:
 		words := func(_ *Order, c *Candidate, n int) string {
 			return fmt.Sprintf("of %d clusters with room it is in the zone with the fewest instances of the offering (%d)", n, c.Peers)
@@ -316,9 +346,9 @@ func (o *Order) strategy() strategy {
 			}
 			passed = "another has fewer of the tenant's instances, or is older"
 		}
-		return strategy{func(a, b Candidate) int { return cmp.Compare(a.Peers, b.Peers) }, words, passed}
+		return strategy{func(a, b *Candidate) int { return cmp.Compare(a.Peers, b.Peers) }, words, passed}
 	}
-	return strategy{func(a, b Candidate) int { return 0 }, among("oldest"), "an older one has room too"}
+	return strategy{func(a, b *Candidate) int { return 0 }, among("oldest"), "an older one has room too"}
 }
 
 // Known is a cluster as it was read, decoded once.
@@ -328,4 +358,5 @@ type Known struct {
 	Status    Status
 	Created   time.Time
 	version   int64
+	room      string // CapacityCounter
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/url"
 	"slices"
-	"time"
 
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
@@ -17,10 +16,9 @@ type Candidate struct {
 	Used     int64   // by all types
 	Peers    int64   // what an order is spread by: instances in its zone, or of the tenant there
 	Refusal  Refusal // what keeps the order from it, room apart
-	born     time.Time
-	limited  bool // an operator's limit is what bounds it
-	counts   []ledger.Count
-	peers    *ledger.Count // nil: nothing is spread
+	limited  bool    // an operator's limit is what bounds it
+	cluster  *Known  // nil: it was made up, and there is nothing to count in
+	wanted   *Wanted
 }
 
 // Free units.
@@ -29,14 +27,41 @@ func (c Candidate) Free() int64 { return c.Capacity - c.Used }
 // Take returns the counters to move for units of an order, each with its bound.
 // They are given back by the same counters.
 func (c Candidate) Take(units int64) []ledger.Count {
-	out := slices.Clone(c.counts)
-	for i := range out {
-		out[i].Delta = units
+	k, w := c.cluster, c.wanted
+	if k == nil {
+		return nil
 	}
-	if c.peers != nil {
-		out = append(out, *c.peers)
+	bound, _ := k.bound()
+	out := []ledger.Count{{Name: k.counter(), Delta: units, Max: bound}}
+	if w.Type == "" || w.Offering == "" {
+		return out
+	}
+	own := ledger.Count{Name: TypeCounter(k.ID, w.Offering, w.Type), Delta: units, Max: -1}
+	if told, ok := k.Status.Units[unitsOf(w.Offering, w.Type)]; ok {
+		own.Max = told.Max
+	}
+	out = append(out, own)
+	if spread := w.spread(k); spread != "" {
+		out = append(out, ledger.Count{Name: spread, Delta: 1, Max: c.Peers + 1 + skew})
 	}
 	return out
+}
+
+// bound is how many units may be in use on a cluster, and whether that is an
+// operator's limit.
+func (k *Known) bound() (units int64, limited bool) {
+	if limit := k.Spec.Limit; limit != nil && *limit < k.Status.Capacity {
+		return *limit, true
+	}
+	return k.Status.Capacity, false
+}
+
+// counter is CapacityCounter of the cluster, made once.
+func (k *Known) counter() string {
+	if k.room == "" {
+		return CapacityCounter(k.ID)
+	}
+	return k.room
 }
 
 // skew is how many others may go to a zone between the look and the commit: a
@@ -71,32 +96,55 @@ const zoneLabel = "zone"
 // beside what the type has for itself, so that an agent may begin or cease to
 // tell them apart while instances run.
 func Weigh(w Wanted, k *Known, counters map[string]int64) Candidate {
-	return weigh(&w, k, func(name string) int64 { return counters[name] })
+	return newScales(&w, func(name string) int64 { return counters[name] }).weigh(k)
 }
 
-func weigh(w *Wanted, k *Known, counter func(name string) int64) Candidate {
-	name := CapacityCounter(k.ID)
-	c := Candidate{ID: k.ID, Capacity: k.Status.Capacity, Used: counter(name), Refusal: k.bar(w), born: k.Created}
-	if limit := k.Spec.Limit; limit != nil && *limit < c.Capacity {
-		c.Capacity, c.limited = *limit, true
+// scales weigh many clusters for one order. What is the same for all of them is
+// made once.
+type scales struct {
+	wanted  *Wanted
+	counter func(name string) int64
+	units   string            // key of the type in a cluster's units; empty: any type
+	zones   map[string]string // counters of zones
+}
+
+func newScales(w *Wanted, counter func(name string) int64) *scales {
+	s := &scales{wanted: w, counter: counter, zones: map[string]string{}}
+	if w.Type != "" && w.Offering != "" {
+		s.units = unitsOf(w.Offering, w.Type)
 	}
-	c.counts = []ledger.Count{{Name: name, Max: c.Capacity}}
-	if w.Type == "" || w.Offering == "" {
+	return s
+}
+
+func (s *scales) weigh(k *Known) Candidate {
+	w, name := s.wanted, k.counter()
+	c := Candidate{ID: k.ID, Used: s.counter(name), Refusal: k.bar(w), cluster: k, wanted: w}
+	c.Capacity, c.limited = k.bound()
+	if s.units == "" {
 		return c
 	}
-	own := ledger.Count{Name: TypeCounter(k.ID, w.Offering, w.Type), Max: -1}
-	if units, told := k.Status.Units[unitsOf(w.Offering, w.Type)]; told {
-		own.Max = units.Max
-		if bound := c.Used + max(units.Max-counter(own.Name), 0); bound < c.Capacity {
+	if told, ok := k.Status.Units[s.units]; ok {
+		if bound := c.Used + max(told.Max-s.counter(name+"/"+s.units), 0); bound < c.Capacity {
 			c.Capacity, c.limited = bound, false
 		}
 	}
-	c.counts = append(c.counts, own)
-	if spread := w.spread(k); spread != "" {
-		c.Peers = counter(spread)
-		c.peers = &ledger.Count{Name: spread, Delta: 1, Max: c.Peers + 1 + skew}
+	if spread := s.spread(k); spread != "" {
+		c.Peers = s.counter(spread)
 	}
 	return c
+}
+
+func (s *scales) spread(k *Known) string {
+	if s.wanted.Rules.By == offering.ByTenant {
+		return s.wanted.spread(k)
+	}
+	zone := k.Spec.Provider + "/" + k.Spec.Region + "/" + k.Spec.Zone()
+	name, ok := s.zones[zone]
+	if !ok {
+		name = s.wanted.spread(k)
+		s.zones[zone] = name
+	}
+	return name
 }
 
 // spread is the counter that an order is spread by; empty: it is not.

@@ -91,29 +91,30 @@ func (s *Service) weighAll(ctx context.Context, w *Wanted, clusters []*Known) ([
 		counters = func(name string) int64 { return known[name] + spread[name] }
 	}
 	out := make([]Candidate, len(clusters))
-	index := make(map[string]int, len(clusters))
+	scales := newScales(w, counters)
 	for i, k := range clusters {
-		out[i], index[k.ID] = weigh(w, k, counters), i
+		out[i] = scales.weigh(k)
 	}
 	counted := make(map[string]bool, closely)
 	for range rounds {
-		best := Rank(Order{Wanted: *w}, out)
+		best := (&Order{Wanted: *w}).best(out, closely)
 		if len(best) == 0 {
 			return nil, false, nil
 		}
 		if counted[best[0].ID] {
 			return out, true, nil
 		}
-		again := make([]*Known, 0, closely)
-		for _, c := range best[:min(len(best), closely)] {
-			again = append(again, clusters[index[c.ID]])
+		again := make([]*Known, len(best))
+		for i, c := range best {
+			again[i] = c.cluster
 		}
 		exact, err := s.counters(ctx, w, again)
 		if err != nil {
 			return nil, false, err
 		}
-		for _, k := range again {
-			out[index[k.ID]], counted[k.ID] = Weigh(*w, k, exact), true
+		scales := newScales(w, func(name string) int64 { return exact[name] })
+		for i, k := range again {
+			*best[i], counted[k.ID] = scales.weigh(k), true
 		}
 	}
 	return nil, false, nil

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -75,6 +76,9 @@ func (v *view) follow(ctx context.Context, store ledger.Reader, log ledger.Log, 
 		if err != nil {
 			return err
 		}
+		if len(changes) > 16 && v.found != nil { // sorted anew once, rather than mended as often
+			v.byID, v.found = maps.Clone(v.byID), nil
+		}
 		for i := range changes {
 			v.apply(changes[i].Object)
 			after = changes[i].Seq
@@ -96,18 +100,46 @@ func (v *view) apply(o ledger.Object) {
 	if old := v.byID[o.ID]; old != nil && old.version >= o.Version {
 		return
 	}
-	if v.found != nil {
-		byID := make(map[string]*Known, len(v.byID)+1)
-		for id, k := range v.byID {
-			byID[id] = k
+	k := know(o)
+	if v.found != nil && k != nil {
+		if found := v.found.with(k); found != nil {
+			v.byID, v.found = found.byID, found
+			return
 		}
-		v.byID, v.found = byID, nil
 	}
-	if k := know(o); k != nil {
+	if v.found != nil {
+		v.byID, v.found = maps.Clone(v.byID), nil
+	}
+	if k != nil {
 		v.byID[o.ID] = k
 	} else {
 		delete(v.byID, o.ID)
 	}
+}
+
+// with returns the clusters with one of them changed, where that moves none of
+// them; nil otherwise.
+func (c *clusters) with(k *Known) *clusters {
+	old := c.byID[k.ID]
+	at := place{k.Spec.Provider, k.Spec.Region}
+	if old == nil || !old.Created.Equal(k.Created) || at != (place{old.Spec.Provider, old.Spec.Region}) {
+		return nil
+	}
+	out := &clusters{byID: maps.Clone(c.byID), sorted: slices.Clone(c.sorted), at: maps.Clone(c.at)}
+	out.byID[k.ID] = k
+	out.at[at] = slices.Clone(c.at[at])
+	for _, list := range [][]*Known{out.sorted, out.at[at]} {
+		i, _ := slices.BinarySearchFunc(list, k, older)
+		list[i] = k
+	}
+	return out
+}
+
+func older(a, b *Known) int {
+	if d := a.Created.Compare(b.Created); d != 0 {
+		return d
+	}
+	return strings.Compare(a.ID, b.ID)
 }
 
 // know decodes a cluster; nil for one that is gone. One that cannot be read is
@@ -116,7 +148,7 @@ func know(o ledger.Object) *Known {
 	if !o.Deleted.IsZero() {
 		return nil
 	}
-	k := &Known{ID: o.ID, Phase: o.Phase, Created: o.Created, version: o.Version}
+	k := &Known{ID: o.ID, Phase: o.Phase, Created: o.Created, version: o.Version, room: CapacityCounter(o.ID)}
 	var err error
 	if k.Spec, k.Status, err = Decode(o); err != nil {
 		k.Spec.Provider, _ = o.Fields["provider"].(string)
@@ -150,12 +182,7 @@ func sortClusters(byID map[string]*Known) *clusters {
 	for _, k := range byID {
 		c.sorted = append(c.sorted, k)
 	}
-	slices.SortFunc(c.sorted, func(a, b *Known) int {
-		if d := a.Created.Compare(b.Created); d != 0 {
-			return d
-		}
-		return strings.Compare(a.ID, b.ID)
-	})
+	slices.SortFunc(c.sorted, older)
 	for _, k := range c.sorted {
 		at := place{k.Spec.Provider, k.Spec.Region}
 		c.at[at] = append(c.at[at], k)
