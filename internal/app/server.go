@@ -126,6 +126,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.offering.Instances, s.clusters.Tenants, s.clusters.Accounts = instances, instances, accounts // the rooms know each other only here
 	s.clusters.Logins, s.clusters.Keeper, s.clusters.Offerings, s.clusters.Hosted = accounts, s.ledger, sold, hosted{s.ledger}
 	s.clusters.Left, s.clusters.Guard = left, guard
+	guard.Waiters = map[string]breaker.Waiters{instance.Kind.Name: instances, cluster.StepKind: s.clusters}
 	s.clusters.Terraformer, s.clusters.Around = &terraformer{}, s.around
 	s.clusters.Installs = &cluster.Installs{Server: s.publicURL(), Image: s.cfg.AgentImage, Token: s.firstToken}
 	if s.clusters.Makers, err = s.clusterMakers(); err != nil {
@@ -137,7 +138,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	reconcilers := map[string]reconcile.Reconciler{
 		instance.Kind.Name: instance.NewReconciler(kept), cluster.Kind.Name: s.clusters, account.Kind.Name: accounts,
-		breaker.KindApproval.Name: &breaker.Reconciler{Service: guard, Waiters: map[string]breaker.Waiters{instance.Kind.Name: instances, cluster.StepKind: s.clusters}},
+		breaker.KindApproval.Name: &breaker.Reconciler{Service: guard},
 	}
 	reconcilers[cluster.KindProfile.Name] = &cluster.ScaleReconciler{
 		Clusters: s.clusters, Sold: sold, Demand: instances, Fleet: cluster.Scaled{Service: s.clusters}, Guard: guard,

@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
@@ -114,9 +115,9 @@ const (
 )
 
 // judge is pure: used is how many have gone under the approval.
-func (a *Approval) judge(version, used int64, now time.Time) verdict {
-	if version > a.Spec.Version {
-		return measure // an older version is a replica's that has yet to hear
+func (a *Approval) judge(r Removal, used int64, now time.Time) verdict {
+	if r.Version > a.Spec.Version {
+		return measure
 	}
 	switch a.Phase {
 	case Open, Refused:
@@ -125,7 +126,9 @@ func (a *Approval) judge(version, used int64, now time.Time) verdict {
 		switch {
 		case !now.Before(a.Spec.Until):
 			return measure
-		case a.Spec.Last >= 0 && used >= a.Spec.Last:
+		case r.Version < a.Spec.Version:
+			return wait // a replica that has yet to hear of the rule that was approved
+		case a.Spec.Last >= 0 && used+r.count() > a.Spec.Last:
 			return ask
 		}
 		return pass
@@ -138,7 +141,8 @@ func (a *Approval) ask(r Removal, limit int64, now time.Time) {
 	a.Phase = Open
 	a.Spec = Spec{Scope: r.Scope, Rule: r.Rule, Version: max(r.Version, a.Spec.Version), Of: r.Object.Kind}
 	what, _, _ := strings.Cut(r.Scope, "/")
-	a.Status = Status{Since: now, Waiting: 1, Samples: []string{r.Object.String()}, Message: fmt.Sprintf(
+	what = cmp.Or(r.Called, what)
+	a.Status = Status{Since: now, Waiting: r.count(), Samples: []string{r.Object.String()}, Message: fmt.Sprintf(
 		"more than %d of %d %s would go within an hour because of %s; approve with `drover approve %s`", limit, r.Total, what, r.Rule, a.ID)}
 }
 

@@ -68,7 +68,13 @@ type Removal struct {
 	Version int64
 	// Object that is to go.
 	Object ledger.Ref
+	// Count is how many objects of the scope go with it, all or none; default 1.
+	Count int64
+	// Called is what messages call the objects; default: as the scope begins.
+	Called string
 }
+
+func (r Removal) count() int64 { return max(r.Count, 1) }
 
 // Waiting is why a removal was not let through.
 type Waiting struct {

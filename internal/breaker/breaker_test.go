@@ -190,6 +190,9 @@ func TestApproval(t *testing.T) {
 		decide(guard.Approve(operator, a.ID, breaker.Allow{For: time.Hour}))
 		want("what was approved of one version", take(2, 3), 3)
 		want("does not hold for the next", take(3, 20), 5)
+		decide(guard.Approve(operator, a.ID, breaker.Allow{For: time.Hour}))
+		want("nor does the next one's for the old", take(2, 3), 0)
+		want("and stays in force meanwhile", take(3, 3), 3)
 		if all := list(t, store); len(all) != 1 {
 			t.Errorf("%d approvals of one rule", len(all))
 		}
@@ -327,6 +330,84 @@ func TestAMarkIsNoExactTime(t *testing.T) {
 		r.Version = version
 		if err := remove(store, guard, r); (err == nil) != tc.goes {
 			t.Errorf("%s: %v", tc.reason, err)
+		}
+	}
+}
+
+// A rule without a version may take others tomorrow: as many are approved as wait.
+func TestARuleWithoutAVersion(t *testing.T) {
+	for _, tc := range []struct {
+		reason  string
+		waiters map[string]breaker.Waiters
+		want    int
+	}{
+		{"those who wait are counted", map[string]breaker.Waiters{things.Name: &queue{ids: []string{"t1", "t2", "t3"}}}, 3},
+		{"nobody has written down yet that it waits", map[string]breaker.Waiters{things.Name: &queue{}}, 2},
+		{"nobody can count", nil, 2},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			c, store := newClock(), open(t, t.TempDir()+"/ledger.db")
+			guard := breaker.NewService(breaker.Config{Store: store, Now: c.Now})
+			guard.Waiters = tc.waiters
+			for i := range 2 {
+				if err := remove(store, guard, removal("things", "a list", fmt.Sprint("t", i))); fault.Reason(err) != "breaker" {
+					t.Fatal(err)
+				}
+			}
+			if _, err := guard.Approve(operator, list(t, store)[0].ID, breaker.Allow{For: breaker.MaxFor}); err != nil {
+				t.Fatal(err)
+			}
+			gone := 0
+			for i := range 10 {
+				if remove(store, guard, removal("things", "a list", fmt.Sprint("later", i))) == nil {
+					gone++
+				}
+			}
+			if gone != tc.want {
+				t.Errorf("%d went, want %d", gone, tc.want)
+			}
+		})
+	}
+}
+
+// What goes together is counted together: all of it or none, and what was refused
+// has used up nothing.
+func TestManyInOneRemoval(t *testing.T) {
+	c, store := newClock(), open(t, t.TempDir()+"/ledger.db")
+	guard := breaker.NewService(breaker.Config{Store: store, Limit: breaker.Limit{Objects: 5}, Now: c.Now})
+	for i, tc := range []struct {
+		reason, rule string
+		count        int64
+		goes         bool
+	}{
+		{"more than the limit", "red", 6, false},
+		{"the whole limit is left", "blue", 4, true},
+		{"one too many", "green", 2, false},
+		{"the last one", "blue", 1, true},
+	} {
+		r := removal("things", tc.rule, fmt.Sprint("t", i))
+		r.Count = tc.count
+		if err := remove(store, guard, r); (err == nil) != tc.goes {
+			t.Errorf("%s: %v", tc.reason, err)
+		}
+	}
+	for _, o := range list(t, store) {
+		a, err := breaker.Decode(o)
+		if err != nil || a.Spec.Rule == "red" && a.Status.Waiting != 6 {
+			t.Fatalf("%+v, %v", a.Status, err)
+		}
+		if a.Spec.Rule != "red" {
+			continue
+		}
+		if _, err := guard.Approve(operator, a.ID, breaker.Allow{Count: 8}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, goes := range []bool{true, false} {
+		r := removal("things", "red", fmt.Sprint("red", i))
+		r.Count = 6
+		if err := remove(store, guard, r); (err == nil) != goes {
+			t.Errorf("%d of six, eight were approved: %v", i+1, err)
 		}
 	}
 }

@@ -20,10 +20,7 @@ type Waiters interface {
 
 // Reconciler of approvals: it wakes those who wait when something was decided,
 // counts them while nothing is, and ends what nobody waits for.
-type Reconciler struct {
-	*Service
-	Waiters map[string]Waiters // by kind; what no one is here for is taken to wait
-}
+type Reconciler struct{ *Service }
 
 const (
 	countSoon  = 2 * time.Second  // after it was opened, most have come to wait

@@ -68,7 +68,8 @@ func step(t *testing.T, store *sqlledger.Ledger, r *breaker.Reconciler) (breaker
 func TestThoseWhoWait(t *testing.T) {
 	c, store, waits := newClock(), open(t, t.TempDir()+"/ledger.db"), &queue{}
 	guard := breaker.NewService(breaker.Config{Store: store, Now: c.Now})
-	r := &breaker.Reconciler{Service: guard, Waiters: map[string]breaker.Waiters{things.Name: waits}}
+	guard.Waiters = map[string]breaker.Waiters{things.Name: waits}
+	r := &breaker.Reconciler{Service: guard}
 	ask := func() {
 		t.Helper()
 		if _, err := guard.Take(t.Context(), removal("things", "a list", "t1")); !fault.Is(err, fault.Exhausted) {

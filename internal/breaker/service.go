@@ -26,7 +26,10 @@ type Config struct {
 }
 
 // Service is the Guard on the ledger, with the verbs of operators.
-type Service struct{ Config }
+type Service struct {
+	Config
+	Waiters map[string]Waiters // by kind; what no one is here for is taken to wait
+}
 
 var _ Guard = (*Service)(nil)
 
@@ -35,7 +38,7 @@ func NewService(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Service{c}
+	return &Service{Config: c}
 }
 
 // tooMuch is what the log has as the cause where something is asked or measured.
@@ -74,9 +77,9 @@ func (s *Service) take(ctx context.Context, r Removal, now time.Time) ([]ledger.
 	if err != nil {
 		return nil, err
 	}
-	switch a.judge(r.Version, used, now) {
+	switch a.judge(r, used, now) {
 	case pass:
-		return []ledger.Count{{Name: approvedCounter + id, Delta: 1, Max: a.Spec.Last}}, nil
+		return []ledger.Count{{Name: approvedCounter + id, Delta: r.count(), Max: a.Spec.Last}}, nil
 	case wait:
 		if a.sample(r.Object) {
 			if err := s.commit(ctx, &a, "update", 0); err != nil {
@@ -123,7 +126,7 @@ func (s *Service) measure(ctx context.Context, r Removal, now time.Time) (ledger
 		}
 	}
 	most := w.over(counted, now) + s.Limit.Of(r.Total)
-	if counted >= most {
+	if counted+r.count() > most {
 		return ledger.Count{}, false, nil
 	}
 	if w.due(now) {
@@ -135,7 +138,7 @@ func (s *Service) measure(ctx context.Context, r Removal, now time.Time) (ledger
 			return ledger.Count{}, false, err
 		}
 	}
-	return ledger.Count{Name: name, Delta: 1, Max: most}, true, nil
+	return ledger.Count{Name: name, Delta: r.count(), Max: most}, true, nil
 }
 
 // approval returns one of version 0 where there never was any.
@@ -172,7 +175,9 @@ func (s *Service) commit(ctx context.Context, a *Approval, op string, wake time.
 
 // Allow is how much an operator approves.
 type Allow struct {
-	Count int64         // how many may go; 0: all that the rule, as it is now, takes
+	// Count is how many may go; 0: all that the rule, as it is now, takes, or as
+	// many as wait now where the rule has no version: it may take others later.
+	Count int64
 	For   time.Duration // within this time; default an hour
 }
 
@@ -188,26 +193,49 @@ func (s *Service) Approve(ctx context.Context, id string, allow Allow) (ledger.O
 	if allow.Count < 0 || allow.For < time.Minute || allow.For > MaxFor {
 		return ledger.Object{}, fault.New(fault.Invalid, "approve at least one removal, for a minute to seven days").Because("field")
 	}
-	return s.decide(ctx, id, func(a *Approval, used int64, now time.Time) {
-		a.Phase, a.Spec.Until, a.Spec.Count = Approved, now.Add(allow.For), allow.Count
-		a.Spec.Last = -1
-		how := "all that"
-		if allow.Count > 0 {
-			a.Spec.Last, how = used+allow.Count, fmt.Sprintf("%d of what", allow.Count)
+	return s.decide(ctx, id, func(a *Approval, used int64, now time.Time) error {
+		count, how := allow.Count, "all that"
+		if count == 0 && a.Spec.Version == 0 {
+			if err := s.count(ctx, a); err != nil {
+				return err
+			}
+			count = a.Status.Waiting
+		}
+		a.Phase, a.Spec.Until, a.Spec.Count, a.Spec.Last = Approved, now.Add(allow.For), count, -1
+		if count > 0 {
+			a.Spec.Last, how = used+count, fmt.Sprintf("%d of what", count)
 		}
 		a.Status.Message = fmt.Sprintf("%s would go because of %s may go until %s", how, a.Spec.Rule, a.Spec.Until.Format(time.RFC3339))
+		return nil
 	})
+}
+
+// count finds out how many wait for an approval. Where nobody does, whoever asked
+// has yet to write that down, and what was known before counts.
+func (s *Service) count(ctx context.Context, a *Approval) error {
+	if waiters, known := s.Waiters[a.Spec.Of]; known {
+		n, err := waiters.CountAwaiting(ctx, a.ID)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			a.Status.Waiting = n
+		}
+	}
+	a.Status.Waiting = max(a.Status.Waiting, 1)
+	return nil
 }
 
 // Refuse keeps what waits until the rule changes. Faults as of Approve.
 func (s *Service) Refuse(ctx context.Context, id string) (ledger.Object, error) {
-	return s.decide(ctx, id, func(a *Approval, _ int64, _ time.Time) {
+	return s.decide(ctx, id, func(a *Approval, _ int64, _ time.Time) error {
 		a.Phase, a.Spec.Until, a.Spec.Count, a.Spec.Last = Refused, time.Time{}, 0, 0
 		a.Status.Message = fmt.Sprintf("what would go because of %s stays until that changes; `drover approve %s` lets it go after all", a.Spec.Rule, a.ID)
+		return nil
 	})
 }
 
-func (s *Service) decide(ctx context.Context, id string, decision func(a *Approval, used int64, now time.Time)) (ledger.Object, error) {
+func (s *Service) decide(ctx context.Context, id string, decision func(a *Approval, used int64, now time.Time) error) (ledger.Object, error) {
 	who := access.From(ctx)
 	if !who.Admin {
 		return ledger.Object{}, fault.New(fault.Denied, "only an operator may decide about removals")
@@ -230,7 +258,9 @@ func (s *Service) decide(ctx context.Context, id string, decision func(a *Approv
 		}
 		now := s.Now().UTC()
 		a.Spec.By, a.Spec.At, a.Status.Told = who.Actor(), now, false
-		decision(&a, used, now)
+		if err := decision(&a, used, now); err != nil {
+			return err
+		}
 		err = s.commit(ctx, &a, a.Phase, 0)
 		out = a.Object
 		return err

@@ -30,7 +30,7 @@ func ended(in Instance, facts Facts, now time.Time) ending {
 		return ending{why: LifespanOver}
 	case facts.Denied && now.Sub(in.Created) >= newsWithin:
 		return ending{why: ownerDenied, ruled: true}
-	case over && facts.Entitled != Yes: // the rule may have been changed back meanwhile
+	case over && facts.Entitled == No: // the rule may have been changed back meanwhile, which nobody can tell while its source is away
 		return ending{why: LifespanOver, ruled: true}
 	}
 	return ending{}
@@ -74,11 +74,14 @@ func alarm(in Instance, facts Facts, actions []Action, now time.Time) []Action {
 		return actions
 	}
 	var next []Come
-	if end := in.Status.Expires; !end.IsZero() && (end.After(now) || in.Status.Approval == "") {
+	if end := in.Status.Expires; end.After(now) {
 		next = append(next, Come{After: end.Sub(now), Why: "its lifespan ends " + end.Format(time.RFC3339)})
 		if rest := end.Add(-facts.Grace); facts.Grace > 0 && rest.After(now) && !in.Spec.Suspended {
 			next = append(next, Come{After: rest.Sub(now), Why: "it rests from " + rest.Format(time.RFC3339)})
 		}
+	}
+	if end := in.Status.Expires; !end.IsZero() && !end.After(now) && in.Status.Approval == "" {
+		next = append(next, Come{After: every(in.ID, spareFor), Why: "whether it is still to go is asked again"})
 	}
 	if in.Status.Approval != "" {
 		next = append(next, Come{After: every(in.ID, spareFor), Why: in.Status.Message})

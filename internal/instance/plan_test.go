@@ -206,7 +206,9 @@ func TestPlanOutside(t *testing.T) {
 		}), []instance.Action{instance.Spare{Approval: "a", Why: "waiting for approval a, which was refused"}}},
 		{"its own end needs no approval", at(instance.Ready, outside, seen("ready", ""), waits, ends(0)), spared, []instance.Action{instance.Expire{Why: "its lifespan ended"}}},
 		{"an end that a rule has set does", at(instance.Ready, outside, seen("ready", ""), waits, ends(-time.Hour), func(in *instance.Instance) { in.Status.Ruled = true }),
-			with(func(f *instance.Facts) { f.Removal = instance.Removal{Approval: "a", Why: "waiting for approval a"} }), []instance.Action{again}},
+			with(func(f *instance.Facts) {
+				f.Entitled, f.Removal = instance.No, instance.Removal{Approval: "a", Why: "waiting for approval a"}
+			}), []instance.Action{again}},
 		{"it goes once it is approved", at(instance.Ready, outside, seen("ready", ""), waits), with(func(f *instance.Facts) { f.Denied = true }), []instance.Action{instance.Expire{Why: "its owner was denied"}}},
 		{"it waits no longer once the rule has changed", at(instance.Ready, outside, seen("ready", ""), waits), everything, []instance.Action{instance.Spare{}}},
 		{"a promotion with quota", at(instance.Ready, outside, seen("ready", ""), edit(func(s *instance.Status) { s.Promotion = instance.Promoting })),
@@ -279,6 +281,9 @@ func TestPlanKeepsToTheTable(t *testing.T) {
 				over := !in.Status.Expires.IsZero() && !in.Status.Expires.After(start)
 				if !facts.Denied && !over {
 					t.Fatal("ends before its time")
+				}
+				if over && in.Status.Ruled && !facts.Denied && facts.Entitled != instance.No {
+					t.Fatal("a rule takes it without its source's word")
 				}
 				if facts.Removal.Approval != "" && (!over || in.Status.Ruled) {
 					t.Fatal("a rule takes it, and nobody has approved")

@@ -74,7 +74,8 @@ func (g *guarded) once(work ledger.Work) {
 	ctx := context.Background()
 	var r reconcile.Reconciler = &policy.Reconciler{Store: g.ledger, Tenants: g.service}
 	if work.Kind == breaker.KindApproval.Name {
-		r = &breaker.Reconciler{Service: g.guard, Waiters: map[string]breaker.Waiters{instance.Kind.Name: g.service}}
+		g.guard.Waiters = map[string]breaker.Waiters{instance.Kind.Name: g.service}
+		r = &breaker.Reconciler{Service: g.guard}
 	}
 	result, err := r.Reconcile(ctx, reconcile.Task{Ref: work.Ref, Token: work.Token})
 	g.must(err)
@@ -290,6 +291,21 @@ func TestAGrantCutShort(t *testing.T) {
 		}
 		g.later(2 * time.Hour)
 		g.want("who is entitled again stays, approved or not", 15, 0)
+	})
+	t.Run("nobody can tell whether it was", func(t *testing.T) {
+		g := begin(t)
+		g.out.grants["stage/cash"] = entitlement.Grant{Units: 100, Holder: "org/acme", Expires: g.clock}
+		g.later(time.Hour)
+		g.want("brought forward", 15, 15)
+		if _, err := g.guard.Approve(office, g.approval(breaker.Open).ID, breaker.Allow{}); err != nil {
+			t.Fatal(err)
+		}
+		g.out.down["quota"] = away
+		g.later(30 * time.Minute)
+		g.want("its source cannot be asked, approved or not", 15, 0)
+		delete(g.out.down, "quota")
+		g.later(3 * time.Hour)
+		g.want("it says no again, and the approval has run out", 10, 10)
 	})
 	t.Run("extended, then cut short", func(t *testing.T) {
 		g := begin(t)
