@@ -158,6 +158,9 @@ type Step struct {
 	// Held is what of it is to go and may not before an approval, which is named.
 	Held     []string `json:"held,omitempty"`
 	Approval string   `json:"approval,omitempty"`
+	// Awaits is the digest of the body that is to take the place of the one that
+	// the agent goes by, once approved; "none": it is to be removed.
+	Awaits string `json:"awaits,omitempty"`
 	// Cleared is what of it may go, and was counted, however often it is tried.
 	Cleared []string `json:"cleared,omitempty"`
 }

@@ -36,6 +36,11 @@ type StepResult struct {
 // settle writes down which steps are wanted. Their bodies are kept with them:
 // their source may be gone when they are wanted again.
 func (r *run) settle(ctx context.Context, steps []Step) error {
+	if !r.facts.Reach && r.c.Phase != Deprovisioning { // who removes a cluster has said so of what is on it
+		if err := r.hold(ctx, steps); err != nil {
+			return err
+		}
+	}
 	known := map[string]string{}
 	for _, s := range r.c.Status.Steps {
 		known[s.Name] = s.Digest

@@ -254,6 +254,7 @@ func planRetreat(c Cluster, waited time.Duration) []Action {
 		if steps[i].State != StepRemoving {
 			steps[i].State, steps[i].Message, steps[i].Generation, steps[i].Token = StepRemoving, "", c.Version, 0
 		}
+		steps[i].Held, steps[i].Approval, steps[i].Awaits = nil, "", ""
 	}
 	return []Action{Settle{steps}}
 }
@@ -264,7 +265,7 @@ const standalone = "standalone"
 func (s Step) equal(t Step) bool {
 	return s.Name == t.Name && s.State == t.State && s.Message == t.Message && s.Generation == t.Generation && s.Token == t.Token &&
 		s.Digest == t.Digest && s.Objects == t.Objects && slices.Equal(s.Needs, t.Needs) && slices.Equal(s.Inventory, t.Inventory) &&
-		slices.Equal(s.Held, t.Held) && slices.Equal(s.Cleared, t.Cleared) && s.Approval == t.Approval
+		slices.Equal(s.Held, t.Held) && slices.Equal(s.Cleared, t.Cleared) && s.Approval == t.Approval && s.Awaits == t.Awaits
 }
 
 // source of a step: what is before its own name.
@@ -281,9 +282,13 @@ func merge(c Cluster, f Facts) []Step {
 	for _, want := range f.Steps {
 		s, there := known[want.Name]
 		delete(known, want.Name)
-		if !there || s.Digest != want.Digest || s.State == StepRemoving {
+		switch wanted := s.Digest == want.Digest && s.State != StepRemoving; {
+		case there && !f.Reach && s.Awaits == want.Digest && !f.Decided[s.Name]: // it stays as it was until that may be
+		case there && wanted && s.Awaits != "": // nothing is to go any more
+			s.Held, s.Approval, s.Awaits, s.Message = nil, "", "", ""
+		case !there || !wanted:
 			s.Name, s.Digest, s.State, s.Message, s.Generation, s.Token = want.Name, want.Digest, StepWaiting, "", c.Version, 0
-			s.Held, s.Approval, s.Cleared = nil, "", nil
+			s.Held, s.Approval, s.Cleared, s.Awaits = nil, "", nil, ""
 		}
 		if s.Needs = want.Needs; s.Message == kept(s.source()) {
 			s.Message = ""
@@ -294,9 +299,10 @@ func merge(c Cluster, f Facts) []Step {
 		if _, left := known[s.Name]; !left {
 			continue
 		}
-		if f.Read[s.source()] && s.State != StepRemoving {
+		waits := !f.Reach && s.Awaits == awaitsNone && !f.Decided[s.Name]
+		if f.Read[s.source()] && s.State != StepRemoving && !waits {
 			s.State, s.Message, s.Generation, s.Token = StepRemoving, "", c.Version, 0
-			s.Held, s.Approval, s.Cleared = nil, "", nil
+			s.Held, s.Approval, s.Cleared, s.Awaits = nil, "", nil, ""
 		}
 		if !f.Read[s.source()] && s.State == StepReady && s.Message == "" {
 			s.Message = kept(s.source())

@@ -9,6 +9,7 @@ import (
 	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
 	"github.com/droverhq/drover/internal/provider"
 	"github.com/droverhq/drover/internal/sqlledger"
@@ -19,7 +20,7 @@ func guarded(t *testing.T) (*fleet, *breaker.Service) {
 	t.Helper()
 	f := newFleet(t)
 	l, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: t.TempDir() + "/l.db", Key: make([]byte, 32),
-		Kinds: append(breaker.Kinds(), cluster.Kind, cluster.KindProfile, operation.Kind)})
+		Kinds: append(breaker.Kinds(), cluster.Kind, cluster.KindProfile, operation.Kind, offering.Kind)})
 	if err != nil {
 		t.Fatal(err)
 	}

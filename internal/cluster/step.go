@@ -105,7 +105,7 @@ func (s *Service) turn(o ledger.Object) (Cluster, []Step, error) {
 	var out []Step
 	for _, step := range c.Status.Steps {
 		waits := slices.ContainsFunc(step.Needs, func(n string) bool { return there[n] && !ready[n] })
-		if step.State == StepWaiting && waits || step.State == StepRemoving && needed[step.Name] {
+		if step.State == StepWaiting && waits || step.State == StepRemoving && (needed[step.Name] || step.Approval != "") {
 			continue // its turn comes
 		}
 		out = append(out, step)
@@ -222,7 +222,10 @@ func told(steps []Step, seen []StepSeen) []Step {
 			continue // it is gone, because that was wanted
 		}
 		if s.Objects = max(one.Objects, 0); one.State == "ready" {
-			s.take(StepResult{Ready: true}, nil)
+			why := s.Message
+			if s.take(StepResult{Ready: true}, nil); s.Awaits != "" {
+				s.Message = why // of what is to come
+			}
 		} else {
 			s.State, s.Message = StepApplying, short(one.Message)
 			if one.State == "error" || one.State == "rejected" {
