@@ -25,7 +25,8 @@ func (c *CLI) approveCommand() *cobra.Command {
 		Short: "Let removals go that wait (operators)",
 		Long: aboutApprovals + `
 
-Without --count all go that the rule, as it is now, takes.`,
+Without --count all go that the rule, as it is now, takes; of a rule without
+versions (quota, scaling) as many as wait now.`,
 		Example: `  drover get approvals --search "phase = open"
   drover describe approval k3v9q2m7xa
   drover approve k3v9q2m7xa
