@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -34,9 +35,22 @@ type claims struct {
 	Account   text `json:"account_id"`
 	OrgAdmin  flag `json:"is_org_admin"`
 	Cluster   text `json:"fleetshard-operator-cluster-id"`
+	Issued    date `json:"iat"`
 	Realm     struct {
 		Roles []string `json:"roles"`
 	} `json:"realm_access"`
+}
+
+// date is a moment as tokens have it; what is none is the beginning of time.
+type date struct{ time.Time }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (d *date) UnmarshalJSON(data []byte) error {
+	var seconds float64
+	if json.Unmarshal(data, &seconds) == nil && seconds > 0 && seconds < 1<<40 {
+		d.Time = time.Unix(int64(seconds), 0)
+	}
+	return nil
 }
 
 // trust is what an issuer's word is taken for beyond who a user is.
@@ -67,7 +81,7 @@ func (c *claims) principal(t trust) (Principal, error) {
 	if c.Cluster != "" && t.agents && slices.Contains(c.Realm.Roles, RoleAgent) {
 		// An agent is nobody else besides: what its token also says of a
 		// user opens nothing.
-		p = Principal{Cluster: string(c.Cluster), Roles: c.Realm.Roles, Client: p.Client, Issuer: p.Issuer}
+		p = Principal{Cluster: string(c.Cluster), Roles: c.Realm.Roles, Client: p.Client, Issuer: p.Issuer, Issued: c.Issued.Time}
 	}
 	p.Admin = p.Cluster == "" && t.admins && slices.Contains(p.Roles, RoleAdmin)
 	if p.User == "" && p.Cluster == "" {

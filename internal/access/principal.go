@@ -7,6 +7,7 @@ package access
 import (
 	"context"
 	"strings"
+	"time"
 )
 
 // Principal is an authenticated caller.
@@ -23,6 +24,8 @@ type Principal struct {
 	// have a client of that name.
 	Client string
 	Issuer string // iss claim of the token
+	// Issued is when an agent's token was made; zero: it does not say.
+	Issued time.Time
 }
 
 // Actor is how the log names the principal.

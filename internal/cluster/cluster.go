@@ -119,6 +119,9 @@ type Status struct {
 	// Session is the connection that the agent was last known to speak over,
 	// and the replica that watches it; empty: nobody does.
 	Session string `json:"session,omitempty"`
+	// Anew is when the cluster took the place of one of the same id that is
+	// gone: tokens of that one's agents are not good for this one.
+	Anew time.Time `json:"anew,omitzero"`
 
 	Reason    string    `json:"reason,omitempty"`    // why it failed
 	Message   string    `json:"message,omitempty"`   // what it waits for, or its agent's trouble

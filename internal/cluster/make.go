@@ -28,7 +28,7 @@ func (r *run) ensure(ctx context.Context) error {
 	case fault.Is(err, fault.Invalid):
 		reason := fmt.Sprintf("It cannot be made: %s. Mend the profile %s, or delete the cluster.", err, r.c.Spec.Profile)
 		if r.c.Spec.Profile == "" {
-			reason = fmt.Sprintf("It cannot be used: %s. Delete the cluster and register it again.", err)
+			reason = fmt.Sprintf("It cannot be used: %s. Delete the cluster, and register it again with another.", err)
 		}
 		if err := r.move(Move{To: Failed, Reason: reason}); err != nil {
 			return err

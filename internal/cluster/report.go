@@ -264,6 +264,8 @@ func (s *Service) take(ctx context.Context, o ledger.Object, status Status, r Re
 	news := r.into(&status)
 	if r.Told != nil {
 		news = r.Told.trouble(&status, phase, o.Phase) || news
+	} else if phase == Ready && o.Phase != Ready {
+		status.Message = "" // of its silence
 	}
 	if !news && phase == o.Phase {
 		return o, false, nil

@@ -83,7 +83,14 @@ func NewService(store Store) *Service {
 func (s *Service) Register(ctx context.Context, id string, spec Spec) (ledger.Object, error) {
 	o, err := s.add(ctx, id, spec, 0)
 	if fault.Reason(err) == "exists" {
-		return s.Get(ctx, id)
+		there, err := s.store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: id})
+		if err != nil || there.Deleted.IsZero() {
+			return there, err
+		}
+		o, err = s.add(ctx, id, spec, there.Version)
+		if err == nil {
+			return o, nil
+		}
 	}
 	if err != nil {
 		return ledger.Object{}, fault.New(fault.Of(err), "cannot register cluster %q: %w", id, err).Because(fault.Reason(err))
@@ -95,6 +102,9 @@ func (s *Service) Register(ctx context.Context, id string, spec Spec) (ledger.Ob
 func (s *Service) add(ctx context.Context, id string, spec Spec, gone int64) (ledger.Object, error) {
 	c := s.fresh(ctx, id, spec)
 	c.Version = gone
+	if gone > 0 {
+		c.Status.Anew = s.anew()
+	}
 	put, err := c.put("register")
 	if err != nil {
 		return ledger.Object{}, err
@@ -116,6 +126,10 @@ func (s *Service) add(ctx context.Context, id string, spec Spec, gone int64) (le
 	}
 	return r.Objects[0], nil
 }
+
+// anew is from when on tokens for a cluster are good that takes another's place:
+// they tell whole seconds.
+func (s *Service) anew() time.Time { return s.now().UTC().Truncate(time.Second) }
 
 // fresh is a cluster that nobody knows yet. One that is there already, and that
 // only its agent reaches, has nothing before it but its steps.

@@ -48,3 +48,32 @@ func TestNothingIsPlacedOnWhatIsGone(t *testing.T) {
 		make()
 	}
 }
+
+// Names are used again, and tokens of the one that is gone can be told by
+// their age.
+func TestAClusterTakesThePlaceOfOneThatIsGone(t *testing.T) {
+	f := newFleet(t)
+	first, err := f.Register(byOps(), "edge", local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, status, err := cluster.Decode(first); err != nil || !status.Anew.IsZero() {
+		t.Errorf("the first of its name: %v, %v", status.Anew, err)
+	}
+	again, err := f.Register(byOps(), "edge", local)
+	if err != nil || again.Version != first.Version {
+		t.Errorf("registered twice: version %d, then %d, %v", first.Version, again.Version, err)
+	}
+	if _, err := f.Delete(byOps(), "edge"); err != nil {
+		t.Fatal(err)
+	}
+	f.rest(t, "edge")
+	second, err := f.Register(byOps(), "edge", local)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, status, err := cluster.Decode(second)
+	if err != nil || status.Anew.IsZero() || second.Phase != cluster.Waiting || !second.Deleted.IsZero() {
+		t.Errorf("the second of its name: %+v, %v", second, err)
+	}
+}

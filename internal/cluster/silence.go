@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/droverhq/drover/internal/access"
@@ -97,6 +98,10 @@ func (s *Service) silence(id string) error {
 		status.Session = ""
 		if o.Phase == Ready {
 			o.Phase = Waiting
+		}
+		if o.Phase == Waiting {
+			status.Message = fmt.Sprintf("its agent has been silent since %s: look whether it runs and reaches this server; what runs there goes on",
+				s.now().UTC().Add(-grace).Format("2006-01-02 15:04 UTC"))
 		}
 		return true
 	})

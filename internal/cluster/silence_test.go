@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,5 +146,39 @@ func TestWhoOnlyAsksNowAndThenHasMoreTime(t *testing.T) {
 		if phase(t, s) != cluster.Waiting {
 			t.Errorf("it is %s after four minutes of silence", phase(t, s))
 		}
+	})
+}
+
+func TestSilenceIsSaidUntilItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := open(t)
+		if err := s.Admit(t.Context(), "edge", cluster.Caller{Agent: "a", Installation: "home"}); err != nil {
+			t.Fatal(err)
+		}
+		says := func(want bool) {
+			t.Helper()
+			o, err := s.Get(t.Context(), "edge")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, status, err := cluster.Decode(o)
+			if said := strings.Contains(status.Message, "silent since 2000-01-01"); err != nil || said != want {
+				t.Errorf("in phase %s it says %q, %v", o.Phase, status.Message, err)
+			}
+		}
+		report := func(n int64) {
+			t.Helper()
+			if err := s.Report(t.Context(), "edge", cluster.Report{Agent: "a", Installation: "home", Number: n, Ready: true, Capacity: 5}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report(1)
+		says(false)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		says(true)
+		report(2)
+		says(false)
+		time.Sleep(time.Minute)
 	})
 }

@@ -64,6 +64,9 @@ func (s *Service) Create(ctx context.Context, want Request) (ledger.Object, erro
 	}
 	c := s.fresh(ctx, want.ID, spec)
 	c.Version, c.Status.Since = before.Version, s.now().UTC()
+	if before.Version > 0 {
+		c.Status.Anew = s.anew()
+	}
 	start := operation.Start("create", c.Object, ledger.CauseOf(ctx))
 	c.Status.Operation = start.Object.ID
 	put, err := c.put("create")

@@ -163,7 +163,7 @@ func (o *own) speaks(ctx context.Context, id string) (*plane, error) {
 	h.mu.Lock()
 	p := h.planes[id]
 	known := p != nil && p.known && h.need >= 0
-	may := known && (who.Admin || who.Cluster == id || p.client != "" && p.client == who.Client && o.accountOfAgent(who))
+	may := known && (who.Admin || who.Cluster == id && goodSince(who, p.anew) || p.client != "" && p.client == who.Client && o.accountOfAgent(who))
 	h.mu.Unlock()
 	if may {
 		return p, nil

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"time"
 	"unicode/utf8"
 
 	v1 "github.com/droverhq/drover/api/v1"
@@ -39,10 +40,20 @@ func (s *server) agentOf(ctx context.Context, id string) (ledger.Object, bool, e
 		return ledger.Object{}, false, nil
 	}
 	o, err := s.Clusters.Get(ctx, id)
-	if err != nil || may {
+	if err != nil {
 		return o, may, err
 	}
+	if may {
+		_, status, err := cluster.Decode(o)
+		return o, who.Admin || err == nil && goodSince(who, status.Anew), err
+	}
 	return o, s.isAccount(who, o), nil
+}
+
+// goodSince reports whether an agent's token is of the cluster that is there,
+// not of one of the same id that is gone.
+func goodSince(who access.Principal, anew time.Time) bool {
+	return anew.IsZero() || !who.Issued.Before(anew)
 }
 
 // accountOfAgent reports whether the caller is a program with an account at the
@@ -56,6 +67,12 @@ func (s *server) accountOfAgent(who access.Principal) bool {
 func (s *server) isAccount(who access.Principal, o ledger.Object) bool {
 	_, status, err := cluster.Decode(o)
 	return err == nil && s.accountOfAgent(who) && status.Client != "" && status.Client == who.Client
+}
+
+// isAgent reports whether the caller has a token for the cluster's agent.
+func (s *server) isAgent(who access.Principal, o ledger.Object) bool {
+	_, status, err := cluster.Decode(o)
+	return err == nil && who.Cluster == o.ID && goodSince(who, status.Anew)
 }
 
 // verificationRoute serves those who forward what data planes send: they ask
@@ -81,7 +98,7 @@ func (s *server) verifyAgent(w http.ResponseWriter, r *http.Request, p *compatPa
 	switch {
 	case err != nil && !fault.Is(err, fault.NotFound):
 		s.fail(w, r, err)
-	case err != nil || !s.isAccount(who, o) && who.Cluster != o.ID:
+	case err != nil || !s.isAccount(who, o) && !s.isAgent(who, o):
 		s.fail(w, r, denied)
 	default:
 		w.WriteHeader(http.StatusOK)

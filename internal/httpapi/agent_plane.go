@@ -14,7 +14,8 @@ type plane struct {
 	version      int64
 	client       string // account of its agent
 	installation string
-	strays       []string // as the ledger has them
+	anew         time.Time // tokens from before are another's
+	strays       []string  // as the ledger has them
 
 	told, seen v1.Tree
 	first      [v1.Buckets]*hubItem // the items of a bucket are a list

@@ -252,7 +252,7 @@ func (h *hub) replace(n *news) {
 		if p.installation != s.Installation || p.client != s.Client || !p.known {
 			p.announce() // who is held may have lost it
 		}
-		p.installation, p.client, p.strays = s.Installation, s.Client, s.Strays
+		p.installation, p.client, p.anew, p.strays = s.Installation, s.Client, s.Anew, s.Strays
 	}
 	if !n.stepsOK {
 		return

@@ -126,3 +126,32 @@ func TestAnOutsideAgentsClusterIsNotRunByAnother(t *testing.T) {
 	}
 	two.want(200, "agent-c1", http.MethodPut, base+"status", `{}`, nil)
 }
+
+// A token of an agent whose cluster is gone is not good for the next cluster of
+// that name, at any door.
+func TestTokensDoNotOutliveTheirCluster(t *testing.T) {
+	w := newWorld(t)
+	w.register("c1")
+	old := w.agent("c1")
+	old.sync()
+	o, err := w.clusters.Get(t.Context(), "c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := o.Version
+	o.Deleted = time.Now()
+	if _, err := w.ledger.Commit(t.Context(), ledger.Set{Actor: "test", Cause: ledger.BySchedule("test"), Puts: []ledger.Put{{Object: o, Expect: version, Op: "delete"}}}); err != nil {
+		t.Fatal(err)
+	}
+	w.clusters.Leave("c1", old.process) // it need not be waited for
+	w.register("c1")
+	next := w.agent("c1")
+	next.who, next.process, next.home = "later-c1", "a2", "elsewhere"
+	next.sync()
+	if got := old.try(); got != 404 {
+		t.Errorf("the old token is answered %d", got)
+	}
+	w.want(404, "agent-c1", http.MethodGet, "/api/dinosaurs_mgmt/v1/agent-clusters/c1/dinosaurs", "", nil)
+	w.want(404, "agent-c1", http.MethodPut, "/api/dinosaurs_mgmt/v1/agent-clusters/c1/status", `{}`, nil)
+	next.sync()
+}

@@ -42,6 +42,7 @@ var people = map[string]access.Principal{
 	"dave":     {User: "dave"},
 	"agent-c1": {Cluster: "c1"},
 	"agent-c2": {Cluster: "c2"},
+	"later-c1": {Cluster: "c1", Issued: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)},
 }
 
 // gate knows people until their token is revoked.
