@@ -98,6 +98,9 @@ func (p *Profile) check(makers []string, at func(message string, path ...any)) {
 	if s.Mode != ScalingOff && len(p.Serves) == 0 {
 		at("needs serves: where clusters may be made", "scaling", "mode")
 	}
+	if s.Mode == ScalingOn && p.Maker == "standalone" {
+		at("cannot be on with the maker standalone, which makes no clusters", "scaling", "mode")
+	}
 	if s.Min < 0 {
 		at("must not be negative", "scaling", "min")
 	}

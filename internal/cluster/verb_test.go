@@ -50,6 +50,14 @@ spec:
 			t.Errorf("nothing says %q in\n%v", want, err)
 		}
 	}
+	_, _, err = f.ApplyProfile(byOps(), "p.yaml", []byte(`apiVersion: drover.dev/v1
+kind: ClusterProfile
+metadata: {name: small}
+spec: {maker: standalone, serves: [{provider: aws, regions: [east]}], scaling: {mode: on}}
+`))
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "spec.scaling.mode: cannot be on") {
+		t.Errorf("a fleet that is to grow by what makes nothing: %v", err)
+	}
 }
 
 func TestCreateRefuses(t *testing.T) {
