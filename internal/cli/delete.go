@@ -64,24 +64,30 @@ More than one thing, or a thing that others stand on (an offering, a cluster), w
 					return err
 				}
 			}
-			for i, o := range found {
-				if found[i], err = s.Delete(ctx, r.Name, o.ID); err != nil {
-					return fmt.Errorf("cannot delete %s %s: %w", r.Singular, label(o), err)
-				}
-				if found[i].ID == "" { // a server may answer without a body
-					found[i] = o
+			// One that is refused keeps nobody from hearing of the others.
+			var refused []error
+			var gone []v1.Object
+			for _, o := range found {
+				deleted, err := s.Delete(ctx, r.Name, o.ID)
+				switch {
+				case err != nil:
+					refused = append(refused, fmt.Errorf("cannot delete %s %s: %w", r.Singular, label(o), err))
+				case deleted.ID == "": // a server may answer without a body
+					gone = append(gone, o)
+				default:
+					gone = append(gone, deleted)
 				}
 			}
-			for _, o := range found {
+			for _, o := range gone {
 				verb := "is being deleted"
 				if o.Deleted != nil {
 					verb = "deleted"
 				}
 				if err := c.finish(cmd, s, outcome{resource: r, object: o, verb: verb, goal: goal{word: "deleted"}, wait: w, since: o.Version}); err != nil {
-					return err
+					return errors.Join(append(refused, err)...)
 				}
 			}
-			return nil
+			return errors.Join(refused...)
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")

@@ -32,7 +32,7 @@ func (f *fake) clusterRoutes() map[string]func(r *http.Request) (any, error) {
 		"GET /api/v1/capacity":                  f.capacity,
 		"GET /api/v1/clusters/{id}":             f.ofClusters(f.get),
 		"GET /api/v1/clusters/{id}/history":     f.ofClusters(f.history),
-		"DELETE /api/v1/clusters/{id}":          f.ofClusters(f.delete),
+		"DELETE /api/v1/clusters/{id}":          f.ofClusters(f.deleteCluster),
 	}
 }
 
@@ -174,6 +174,13 @@ func (f *fake) drain(r *http.Request) (any, error) {
 		delete(f.plan, o.ID)
 	}
 	return f.writeCluster(o, spec, "drain")
+}
+
+func (f *fake) deleteCluster(r *http.Request) (any, error) {
+	if r.PathValue("id") == "full" {
+		return nil, fault(409, "DROVER-6", "cluster full hosts 1 instance (dinosaur rex)")
+	}
+	return f.delete(r)
 }
 
 func (f *fake) undrain(r *http.Request) (any, error) {

@@ -129,7 +129,7 @@ func newHerd(t *testing.T, s *drover.Server, names []string) *herd {
 			}
 			return metered{c, &h.bytes}, nil
 		},
-		MaxIdleConnsPerHost: 2 * len(names), IdleConnTimeout: 15 * time.Second, ReadBufferSize: 1 << 10, WriteBufferSize: 1 << 10,
+		MaxIdleConnsPerHost: 2 * len(names), IdleConnTimeout: 2 * time.Second, ReadBufferSize: 1 << 10, WriteBufferSize: 1 << 10,
 	}}
 	admin := s.Client(t)
 	var next atomic.Int64
