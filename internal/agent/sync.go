@@ -274,6 +274,11 @@ func (l *loop) fail(f *flight) {
 		l.soon.Reset(after(l.lapses, f.err))
 		return
 	}
+	if status == http.StatusConflict && f.message.Number < l.number {
+		// A later message of ours overtook it on the way.
+		l.next.Reset(l.cfg.Coalesce)
+		return
+	}
 	if l.failures++; l.failures == 1 || status != l.status {
 		text := "cannot reach the control plane yet; what was kept keeps running"
 		if l.met {
