@@ -154,7 +154,7 @@ func (l *loop) compose(ctx context.Context, held bool) *flight {
 		if n := len(l.book.refused); n > 0 && m.Message == "" {
 			m.Message = "items are not followed because they are not signed by this control plane: " + strconv.Itoa(n)
 		}
-		m.Wait = held && len(m.Items) == 0 && !f.more // what is told is to be acknowledged
+		m.Wait = held && l.followed && len(m.Items) == 0 && !f.more // what is told is to be acknowledged, and the first answer makes it ready
 	}
 	f.message = m
 	return f

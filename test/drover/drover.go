@@ -176,12 +176,13 @@ func (s *Server) Run(args ...string) (stdout, stderr string, code int) {
 
 // FreeAddress returns a loopback address that nobody listened on just now. It is
 // below the ports that systems give away by themselves: a server that is killed
-// and started again must find its own free, and not an instance or an outgoing
-// connection on it.
+// and started again must find its own free, and not an instance, an outgoing
+// connection or the server of a test in another process on it. So each process
+// has some hundred ports of its own, above those of test/kubernetes.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for range 1000 {
-		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000))
+		address := fmt.Sprintf("127.0.0.1:%d", 14_000+os.Getpid()%36*500+rand.IntN(500))
 		if _, given := taken.LoadOrStore(address, true); given {
 			continue
 		}

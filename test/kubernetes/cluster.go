@@ -329,8 +329,9 @@ func write(url string, ca []byte, who *clientapi.AuthInfo) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// freePorts are below those that the system gives to outgoing connections, which
-// would otherwise take one before its server listens.
+// freePorts are below those that the system gives to outgoing connections, and
+// below those of test/drover: one of them would be taken before its server
+// listens, or by the next cluster while its server is being started again.
 func freePorts(n int) ([]string, error) {
 	var held []net.Listener
 	defer func() {
@@ -342,7 +343,7 @@ func freePorts(n int) ([]string, error) {
 	for tries := 0; len(ports) < n; tries++ {
 		b := make([]byte, 2)
 		rand.Read(b)
-		port := strconv.Itoa(20000 + (int(b[0])<<8|int(b[1]))%12000)
+		port := strconv.Itoa(10000 + (int(b[0])<<8|int(b[1]))%4000)
 		l, err := net.Listen("tcp", "127.0.0.1:"+port)
 		if err != nil {
 			if tries > 100 {
