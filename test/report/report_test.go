@@ -13,6 +13,7 @@ func TestRead(t *testing.T) {
 {"Action":"fail","Package":"p","Test":"TestB/sub"}
 {"Action":"fail","Package":"p","Test":"TestB"}
 {"Action":"skip","Package":"p","Test":"TestC"}
+{"Action":"skip","Package":"p","Test":"TestE/sub"}
 {"Action":"output","Package":"p","Test":"TestD","Output":"panic: gone\n"}
 {"Action":"output","Package":"p","Output":"FAIL\tp\t0.1s\n"}
 {"Action":"fail","Package":"p"}
@@ -28,7 +29,7 @@ go: something else
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.passed != 1 || got.failed != 1 || got.skipped != 1 || got.packages != 3 || got.broken != 2 {
+	if got.passed != 1 || got.failed != 1 || got.skipped != 2 || got.packages != 3 || got.broken != 2 {
 		t.Errorf("counted %+v", got)
 	}
 	want := "loud\nFAIL\tp\t0.1s\nq.go:1: broken\nok  \tr\t0.1s\ngo: something else\n--- UNFINISHED: p TestD\npanic: gone\n"
@@ -40,7 +41,7 @@ go: something else
 		t.Errorf("missing are %q", away)
 	}
 	if s := got.summary("test", 0, away); !strings.Contains(s, "failed: p TestB\n") || !strings.Contains(s, "apt-get install -y postgresql") ||
-		!strings.HasSuffix(s, "test: 1 passed, 1 failed, 1 skipped in 3 packages (2 broken), 0 s\n") {
+		!strings.HasSuffix(s, "test: 1 passed, 1 failed, 2 skipped in 3 packages (2 broken), 0 s\n") {
 		t.Errorf("summary: %q", s)
 	}
 }
