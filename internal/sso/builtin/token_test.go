@@ -272,7 +272,10 @@ func TestAgentsAccount(t *testing.T) {
 	w.ok(w.p.Apply(t.Context(), agent))
 	who, err := w.auth.Authenticate(t.Context(), w.post("token", w.credentials()).text("access_token"))
 	w.ok(err)
-	want := access.Principal{Cluster: "c1", Roles: agent.Roles, Client: agent.ID, Issuer: w.p.Endpoints().Issuer}
+	if age := time.Since(who.Issued); age < 0 || age > time.Minute {
+		t.Errorf("issued %v ago", age)
+	}
+	want := access.Principal{Cluster: "c1", Roles: agent.Roles, Client: agent.ID, Issuer: w.p.Endpoints().Issuer, Issued: who.Issued}
 	if d := cmp.Diff(want, who); d != "" {
 		t.Error(d)
 	}
