@@ -29,5 +29,24 @@ var OpenTofu = servers.Built{
 	Package: "github.com/opentofu/opentofu/cmd/tofu", Flags: "-s -w", Binary: "tofu",
 }
 
+// Toxiproxy stands between a client and its server, and is a bad network.
+var Toxiproxy = servers.Built{
+	Name: "toxiproxy", Version: "2.12.0", Module: under + "toxiproxy",
+	Package: "github.com/Shopify/toxiproxy/v2/cmd/server", Flags: "-s -w", Binary: "toxiproxy",
+}
+
+// OpenBao keeps secrets. It has the API of Vault.
+var OpenBao = servers.Built{
+	Name: "openbao", Version: "2.4.0", Module: under + "openbao",
+	Package: "github.com/openbao/openbao",
+	Flags:   "-s -w -X github.com/openbao/openbao/version.fullVersion=2.4.0", Binary: "bao",
+}
+
+// Consul keeps services and keys.
+var Consul = servers.Built{
+	Name: "consul", Version: "1.22.7", Module: under + "consul",
+	Package: "github.com/hashicorp/consul", Flags: "-s -w", Binary: "consul",
+}
+
 // All of them, the slowest first.
-var All = []servers.Built{Kubernetes, OpenTofu, Etcd}
+var All = []servers.Built{Kubernetes, Consul, OpenBao, OpenTofu, Etcd, Toxiproxy}
