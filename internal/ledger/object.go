@@ -32,6 +32,12 @@ type Object struct {
 	Parent string            `json:"parent,omitempty"` // id of the object it belongs to, of whatever kind
 	Labels map[string]string `json:"labels,omitempty"`
 	Fields Fields            `json:"fields,omitempty"` // the kind's searchable fields
+	// Links are the ends that it depends on: "<kind>/<id>" of objects, anything
+	// else ("external/payments") for what is outside. Finder follows them.
+	Links []string `json:"links,omitempty"`
+	// Words besides the name by which Search finds it: description, tags, type.
+	// Only of kinds that are searched.
+	Words string `json:"words,omitempty"`
 
 	Generation int64 `json:"generation"` // moves when Spec changes
 	Version    int64 `json:"version"`    // moves on every write
@@ -66,6 +72,9 @@ type Kind struct {
 	// Lookup lists columns that lists are limited to without a Scope
 	// ({"cluster"}). Every object has a parent to be found by already.
 	Lookup []string
+	// Searched: names and words are found by Search, of the objects that are not
+	// gone. Linked: they may have Links.
+	Searched, Linked bool
 }
 
 // Field is a typed, indexed, searchable column of a kind.
