@@ -5,8 +5,8 @@ export CGO_ENABLED = 0
 GO      = go
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
-# What needs the built binary, Keycloak, Kubernetes or OpenTofu runs in `make e2e`, and only there.
-E2E     = $(shell $(GO) list -tags e2e ./... 2>/dev/null | grep -E "/test/(e2e|fault|clients|keycloak|schemathesis|kubernetes|dataplane)|/internal/(sso/keycloak|runtime/kubernetes|manifest|provider)")
+# What needs the built binary, Keycloak, Kubernetes, OpenTofu, Consul or OpenBao runs in `make e2e`, and only there.
+E2E     = $(shell $(GO) list -tags e2e ./... 2>/dev/null | grep -E "/test/(e2e|fault|clients|keycloak|schemathesis|kubernetes|dataplane|consul|openbao|tofu|gitserver|toxiproxy)|/internal/(sso/keycloak|runtime/kubernetes|manifest|provider|source|executor/(terraform|consul|vault|kubernetes))")
 UNIT    = $(shell $(GO) list ./... | grep -vE '/test/(e2e|fault|clients|dataplane)')
 CROSS   = linux/arm64 darwin/arm64 windows/amd64
 CROSS_ALL = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
@@ -41,10 +41,10 @@ cross: ## builds for every system
 test: ## all tests, with the servers they need (PostgreSQL, BIND, an emulator of Route 53), which are set up for them
 	@test/with-dns.sh test/with-postgres.sh sh -c '$(GO) test -json $(UNIT) | $(GO) run ./test/report test'
 
-e2e: build ## tests on the built binary, on Keycloak and Kubernetes, with clients of other fleet managers, and with made-up requests
-	@test/with-kubernetes.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 20m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
+e2e: build ## tests on the built binary, on Keycloak, Kubernetes, Consul and OpenBao, with clients of other fleet managers, and with made-up requests
+	@test/with-kubernetes.sh test/with-backends.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 20m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
 
-servers: ## the servers that tests need and that are fetched or built into the cache (the first time takes 20 minutes)
+servers: ## the servers that tests need and that are fetched or built into the cache (the first time takes 40 minutes)
 	@$(GO) run ./test/servers/fetch all
 
 bench: build ## the table of docs/benchmarks.md, measured here (starts its own PostgreSQL, with fsync on)

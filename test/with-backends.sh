@@ -11,19 +11,21 @@ set -u
 
 say() { echo "with-backends: $*" >&2; }
 
-# bring builds a server, and says so where there can be none.
+# bring builds what its arguments name, and says so where there can be none.
 bring() {
-	"${GO:-go}" run ./test/servers/fetch "$1" && return 0
+	what=$1
+	shift
+	"${GO:-go}" run ./test/servers/fetch "$@" && return 0
 	if [ "${CI:-}" = true ]; then
-		say "no $2: it cannot be built (output above). CI=true wants every server."
+		say "no $what: it cannot be built (output above). CI=true wants every server."
 		exit 1
 	fi
-	say "no $2: it cannot be built (output above). Its tests do not run; the summary says so again."
+	say "no $what: it cannot be built (output above). Its tests do not run; the summary says so again."
 	return 1
 }
 
-if [ "${DROVER_TEST_NO_TOXIPROXY:-}" != 1 ] && ! bring toxiproxy Toxiproxy; then export DROVER_TEST_NO_TOXIPROXY=1; fi
-if [ "${DROVER_TEST_NO_OPENBAO:-}" != 1 ] && ! bring openbao OpenBao; then export DROVER_TEST_NO_OPENBAO=1; fi
-if [ "${DROVER_TEST_NO_CONSUL:-}" != 1 ] && ! bring consul Consul; then export DROVER_TEST_NO_CONSUL=1; fi
-if [ "${DROVER_TEST_NO_PROVIDERS:-}" != 1 ] && ! bring providers "providers of OpenTofu"; then export DROVER_TEST_NO_PROVIDERS=1; fi
+if [ "${DROVER_TEST_NO_TOXIPROXY:-}" != 1 ] && ! bring Toxiproxy toxiproxy; then export DROVER_TEST_NO_TOXIPROXY=1; fi
+if [ "${DROVER_TEST_NO_OPENBAO:-}" != 1 ] && ! bring OpenBao openbao; then export DROVER_TEST_NO_OPENBAO=1; fi
+if [ "${DROVER_TEST_NO_CONSUL:-}" != 1 ] && ! bring Consul consul; then export DROVER_TEST_NO_CONSUL=1; fi
+if [ "${DROVER_TEST_NO_PROVIDERS:-}" != 1 ] && ! bring "providers of OpenTofu" provider-random provider-local provider-time; then export DROVER_TEST_NO_PROVIDERS=1; fi
 exec "$@"

@@ -48,5 +48,16 @@ var Consul = servers.Built{
 	Package: "github.com/hashicorp/consul", Flags: "-s -w", Binary: "consul",
 }
 
+// Providers of OpenTofu that need no cloud.
+var Providers = []servers.Built{provider("hashicorp", "time", "0.14.2"), provider("terraform-providers", "local", "2.9.0"), provider("terraform-providers", "random", "3.9.0")}
+
+// provider is one of the module of all three; owner is in the name that its own module has.
+func provider(owner, name, version string) servers.Built {
+	return servers.Built{
+		Name: "provider-" + name, Version: version, Module: under + "providers",
+		Package: "github.com/" + owner + "/terraform-provider-" + name, Flags: "-s -w", Binary: "terraform-provider-" + name,
+	}
+}
+
 // All of them, the slowest first.
-var All = []servers.Built{Kubernetes, Consul, OpenBao, OpenTofu, Etcd, Toxiproxy}
+var All = append([]servers.Built{Kubernetes, Consul, OpenBao, OpenTofu, Etcd, Toxiproxy}, Providers...)

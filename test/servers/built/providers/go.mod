@@ -46,6 +46,6 @@ require (
 )
 
 replace (
-	github.com/terraform-providers/terraform-provider-local => github.com/hashicorp/terraform-provider-local v1.4.1-0.20260806152022-9068a4b7aa37
-	github.com/terraform-providers/terraform-provider-random => github.com/hashicorp/terraform-provider-random v1.3.2-0.20260824155315-e1092b0cfc07
+	github.com/terraform-providers/terraform-provider-local => github.com/hashicorp/terraform-provider-local v1.4.1-0.20260806152022-9068a4b7aa37 // which is v2.9.0
+	github.com/terraform-providers/terraform-provider-random => github.com/hashicorp/terraform-provider-random v1.3.2-0.20260824155315-e1092b0cfc07 // which is v3.9.0
 )
