@@ -68,6 +68,10 @@ func (l *Ledger) attempt(requests []*request) (changes int, err error) {
 		if err := l.engine.save(ctx, statements, hint); err != nil {
 			return 0, err
 		}
+	} else {
+		// Before the answer: whoever gets it may have another replica claim at
+		// once, and that passes over rows which are still locked here.
+		l.engine.abandon()
 	}
 	b.remember(len(d.Changes), &base)
 	b.answer(&d, base.seq)

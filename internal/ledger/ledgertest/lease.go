@@ -121,6 +121,36 @@ func testRelease(r *rig) {
 	}
 }
 
+// testLostHoldsNothing has a replica answer those who have lost their lease. Its
+// answer must be the end of it: a row that is still locked then would be passed
+// over by the claim of whoever was waiting for the answer.
+func testLostHoldsNothing(r *rig) {
+	all := r.replicas(2)
+	other := r.on(all[1])
+	r.commit(waking(ledger.Wake{Ref: beast("a")}))
+	stale := ledger.Lease{Ref: beast("a"), Token: 1 << 40}
+	set := by(create(ledger.Object{Ref: beast("a")}))
+	set.Lease = &stale
+	for n := range 300 {
+		var err error
+		switch n % 3 {
+		case 0:
+			err = other.Release(r.ctx, []ledger.Lease{stale})
+		case 1:
+			_, err = other.Renew(r.ctx, []ledger.Lease{stale}, time.Hour)
+		case 2:
+			other.refused(set, fault.Conflict, "lease-lost")
+		}
+		if err != nil {
+			r.Fatal(err)
+		}
+		w := r.one(time.Hour)
+		if err := r.Release(r.ctx, []ledger.Lease{w.Lease}); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
 // testClaimRace has several replicas claim, run and finish while others wake:
 // no piece is held twice, and none is forgotten.
 func testClaimRace(r *rig) {

@@ -74,6 +74,7 @@ func Run(t *testing.T, open Open) {
 		{"LeaseExpires", testLeaseExpires},
 		{"Renew", testRenew},
 		{"Release", testRelease},
+		{"LostHoldsNothing", testLostHoldsNothing},
 		{"Claim", testClaim},
 		{"ClaimRace", testClaimRace},
 		{"Fair", testFair},
