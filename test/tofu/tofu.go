@@ -1,9 +1,10 @@
-// Package tofu finds a real OpenTofu for tests.
+// Package tofu finds a real OpenTofu for tests, and providers for it.
 //
-// It owns where the program is. It must not know what is done with it.
+// It owns where the programs are. It must not know what is done with them.
 //
 // DROVER_TEST_TOFU names a program to use instead of the one that is built into
-// the cache. DROVER_TEST_NO_TOFU=1 says that there is none, and that this was reported.
+// the cache. DROVER_TEST_NO_TOFU=1 says that there is none, DROVER_TEST_NO_PROVIDERS=1
+// that there are no providers, and that this was reported.
 package tofu
 
 import (
