@@ -73,6 +73,25 @@ func head(t *testing.T, c *client.Client) v1.Ledger {
 	return l
 }
 
+// unmoved checks that no request has changed anything since, audit entries aside:
+// who asked is on record, whatever came of it. What agents report is no request.
+func unmoved(t *testing.T, c *client.Client, since int64) {
+	t.Helper()
+	now := head(t, c).Seq
+	changes, err := c.Changes(t.Context(), client.ChangeOptions{After: since, Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range changes.Items {
+		if strings.HasPrefix(change.Cause, "request:") && change.Object.Resource != "audits" {
+			t.Errorf("a refused request left %s of %s %q in the log", change.Op, change.Object.Resource, change.Object.Name)
+		}
+	}
+	if hidden := now - since - int64(len(changes.Items)); hidden > 0 {
+		t.Errorf("there are %d changes that nobody can see", hidden)
+	}
+}
+
 func host(name string) string { return name + ".dinosaurs.localhost" }
 
 // token makes a user's token as an admin does.
