@@ -29,7 +29,7 @@ func (s *Server) Proxy(t testing.TB, upstream string) *Proxy {
 		}
 		p.Addr = "127.0.0.1:" + ports[0]
 		in := map[string]any{"name": p.name, "listen": p.Addr, "upstream": upstream, "enabled": true}
-		if err = s.ask(t.Context(), http.MethodPost, "/proxies", in, nil); err == nil {
+		if err = s.api.Ask(t.Context(), http.MethodPost, "/proxies", in, nil); err == nil {
 			return p
 		}
 	}
@@ -40,7 +40,7 @@ func (s *Server) Proxy(t testing.TB, upstream string) *Proxy {
 func (p *Proxy) ask(t testing.TB, method, path string, in, out any) {
 	t.Helper()
 	// A test's cleanup may heal, when the test's own context has ended.
-	if err := p.server.ask(context.WithoutCancel(t.Context()), method, "/proxies/"+p.name+path, in, out); err != nil {
+	if err := p.server.api.Ask(context.WithoutCancel(t.Context()), method, "/proxies/"+p.name+path, in, out); err != nil {
 		t.Fatalf("cannot change the proxy: %v", err)
 	}
 }

@@ -8,12 +8,9 @@
 package toxiproxy
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -23,6 +20,7 @@ import (
 	"github.com/droverhq/drover/test/servers"
 	"github.com/droverhq/drover/test/servers/built"
 	"github.com/droverhq/drover/test/servers/process"
+	"github.com/droverhq/drover/test/servers/rest"
 )
 
 // patience bounds a start, which takes less than a second.
@@ -32,6 +30,7 @@ const patience = 30 * time.Second
 type Server struct {
 	URL string // of its API
 
+	api   rest.Client
 	leash *process.Leash
 	proc  *process.Process
 }
@@ -80,11 +79,12 @@ func launch(ctx context.Context, path string) (s *Server, err error) {
 		return nil, err
 	}
 	s = &Server{URL: "http://127.0.0.1:" + ports[0], leash: leash}
+	s.api = rest.Client{URL: s.URL}
 	s.proc = leash.Process("toxiproxy", path, "-host", "127.0.0.1", "-port", ports[0], "-config", leash.File("config.json"))
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return s, s.proc.Ready(ctx, func(ctx context.Context) error {
-		return s.ask(ctx, http.MethodGet, "/proxies/"+mark, nil, nil)
+		return s.api.Ask(ctx, http.MethodGet, "/proxies/"+mark, nil, nil)
 	})
 }
 
@@ -96,36 +96,3 @@ func (s *Server) Pause() error { return s.proc.Pause() }
 
 // Resume lets a paused server go on.
 func (s *Server) Resume() error { return s.proc.Resume() }
-
-// client keeps no connection: one to a server that is paused would stay.
-var client = &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-
-func (s *Server) ask(ctx context.Context, method, path string, in, out any) error {
-	body := []byte{}
-	if in != nil {
-		var err error
-		if body, err = json.Marshal(in); err != nil {
-			return err
-		}
-	}
-	req, err := http.NewRequestWithContext(ctx, method, s.URL+path, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	said, err := io.ReadAll(res.Body)
-	if err != nil {
-		return err
-	}
-	if res.StatusCode >= 300 {
-		return fmt.Errorf("%s %s answers %s: %s", method, path, res.Status, bytes.TrimSpace(said))
-	}
-	if out == nil {
-		return nil
-	}
-	return json.Unmarshal(said, out)
-}
