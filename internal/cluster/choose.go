@@ -28,6 +28,8 @@ type Order struct {
 	Wanted
 	Rejected []string // clusters that had no room after all, and are not asked again yet
 	Lacking  []string // clusters that do not offer what is to run there
+	All      bool     // Shortlist counts and lists all clusters that can take it, not the best alone
+	Unlisted int      // clusters that could take it and are not among those to choose from: worse ones, whose number alone is known
 }
 
 // Bar is what keeps an order from a cluster.
@@ -227,7 +229,7 @@ func Choose(order Order, clusters []Candidate) Verdict {
 	slices.SortStableFunc(ranked, how.compare)
 	var v Verdict
 	if len(ranked) > 0 {
-		v.Cluster, v.Why = ranked[0].ID, how.why(&order, ranked[0], len(ranked))
+		v.Cluster, v.Why = ranked[0].ID, how.why(&order, ranked[0], len(ranked)+order.Unlisted)
 		v.Ranked = make([]Candidate, len(ranked))
 		for i, c := range ranked {
 			v.Ranked[i] = *c
@@ -247,39 +249,14 @@ func Choose(order Order, clusters []Candidate) Verdict {
 
 // Rank lists the clusters that can take an order, the best first.
 func Rank(order Order, clusters []Candidate) []Candidate {
-	best := order.best(clusters, len(clusters))
-	out := make([]Candidate, len(best))
-	for i, c := range best {
-		out[i] = *c
-	}
-	return out
-}
-
-// best points at the n clusters that an order would go to, the best first.
-func (o *Order) best(clusters []Candidate, n int) []*Candidate {
-	how := o.strategy()
-	compare := func(a, b *Candidate) int { return cmp.Or(how.compare(a, b), a.older(b)) }
-	var out []*Candidate
+	how := order.strategy()
+	var out []Candidate
 	for i := range clusters {
-		c := &clusters[i]
-		if len(out) >= n && n > 0 && compare(c, out[n-1]) >= 0 || o.refuse(c).Bar != "" {
-			continue
-		}
-		out = append(out, c)
-		if n < few && len(out) > n { // few are wanted: each finds its place at once
-			out = out[:n]
-			out[n-1] = c
-		}
-		if n < few {
-			for j := len(out) - 1; j > 0 && compare(out[j], out[j-1]) < 0; j-- {
-				out[j], out[j-1] = out[j-1], out[j]
-			}
+		if order.refuse(&clusters[i]).Bar == "" {
+			out = append(out, clusters[i])
 		}
 	}
-	if n >= few {
-		slices.SortFunc(out, compare)
-		out = out[:min(len(out), n)]
-	}
+	slices.SortFunc(out, func(a, b Candidate) int { return cmp.Or(how.compare(&a, &b), a.older(&b)) })
 	return out
 }
 

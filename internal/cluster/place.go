@@ -158,8 +158,8 @@ func (w *Wanted) spread(k *Known) string {
 	return ZoneCounter(w.Offering, k.Spec.Provider, k.Spec.Region, k.Spec.Zone())
 }
 
-// Candidates lists the ready clusters that can host an order, oldest first,
-// with what is free on them. A tenant's own clusters host only what names them,
+// Candidates lists all ready clusters that can host an order, oldest first,
+// with what is free on them; Shortlist is for those who place one. A tenant's own clusters host only what names them,
 // and only what their tenant orders.
 func (s *Service) Candidates(ctx context.Context, w Wanted) ([]Candidate, error) {
 	all, err := s.candidates(ctx, w, false)
@@ -187,18 +187,14 @@ func (s *Service) candidates(ctx context.Context, w Wanted, everywhere bool) ([]
 	default:
 		found = known.at[place{w.Provider, w.Region}]
 	}
-	if !everywhere {
-		if quick, ok, err := s.weighAll(ctx, &w, found); ok || err != nil {
-			return quick, err
-		}
-	}
 	counters, err := s.counters(ctx, &w, found)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Candidate, len(found))
+	scales := newScales(&w, func(name string) int64 { return counters[name] })
 	for i, k := range found {
-		out[i] = Weigh(w, k, counters)
+		out[i] = scales.weigh(k)
 	}
 	return out, nil
 }

@@ -47,12 +47,12 @@ type placer struct {
 func (p placer) place(t *testing.T, org string) []ledger.Count {
 	w := cluster.Wanted{Provider: "aws", Region: "east", Offering: "kafka", Type: "standard", Org: org, Units: 1, Rules: p.rules}
 	for {
-		found, err := p.Candidates(t.Context(), w)
+		found, err := p.Shortlist(t.Context(), cluster.Order{Wanted: w})
 		if err != nil {
 			t.Error(err)
 			return nil
 		}
-		v := cluster.Choose(cluster.Order{Wanted: w}, found)
+		v := cluster.Choose(cluster.Order{Wanted: w}, found.Best)
 		if v.Cluster == "" {
 			return nil
 		}

@@ -20,7 +20,9 @@ type view struct {
 	mu    sync.Mutex
 	head  ledger.Head
 	byID  map[string]*Known
-	found *clusters // of the present head; nil: to be sorted anew
+	lanes map[shape]*lane // of what is ordered
+	found *clusters       // as they were when somebody last asked for all; nil: to be sorted anew
+	since []*Known        // that have changed since, each in its place
 }
 
 // clusters are all that there are at one moment. Nobody changes them.
@@ -51,9 +53,13 @@ func (v *view) look(ctx context.Context, store ledger.Reader) (*clusters, error)
 	if err := v.follow(ctx, store, log, head); err != nil {
 		return nil, err
 	}
-	if v.found == nil {
-		v.found = sortClusters(v.byID)
+	switch {
+	case v.found == nil:
+		v.found = sortClusters(maps.Clone(v.byID))
+	case len(v.since) > 0:
+		v.found = v.found.with(v.since)
 	}
+	v.since = nil
 	return v.found, nil
 }
 
@@ -68,16 +74,13 @@ func (v *view) follow(ctx context.Context, store ledger.Reader, log ledger.Log, 
 		if err != nil {
 			return err
 		}
-		v.byID, v.found, v.head = byID, nil, head
+		v.byID, v.lanes, v.found, v.since, v.head = byID, nil, nil, nil, head
 		return nil
 	}
 	for after := v.head.Seq; after < head.Seq; {
 		changes, err := log.Changes(ctx, ledger.ChangeQuery{After: after, Until: head.Seq, Kind: Kind.Name, Limit: followed})
 		if err != nil {
 			return err
-		}
-		if len(changes) > 16 && v.found != nil { // sorted anew once, rather than mended as often
-			v.byID, v.found = maps.Clone(v.byID), nil
 		}
 		for i := range changes {
 			v.apply(changes[i].Object)
@@ -94,46 +97,50 @@ func (v *view) follow(ctx context.Context, store ledger.Reader, log ledger.Log, 
 
 const followed = 1000
 
-// apply takes one change. The map is copied before it is written to, because
-// those who looked before still read it.
+// mended is how many changes it is cheaper to sort all clusters after.
+const mended = 64
+
+// apply takes one change. Those who looked before have clusters of their own.
 func (v *view) apply(o ledger.Object) {
-	if old := v.byID[o.ID]; old != nil && old.version >= o.Version {
+	old := v.byID[o.ID]
+	if old != nil && old.version >= o.Version {
 		return
 	}
 	k := know(o)
-	if v.found != nil && k != nil {
-		if found := v.found.with(k); found != nil {
-			v.byID, v.found = found.byID, found
-			return
-		}
-	}
-	if v.found != nil {
-		v.byID, v.found = maps.Clone(v.byID), nil
-	}
 	if k != nil {
 		v.byID[o.ID] = k
 	} else {
 		delete(v.byID, o.ID)
 	}
+	for _, l := range v.lanes {
+		l.change(old, k)
+	}
+	if old == nil || k == nil || older(old, k) != 0 || old.place() != k.place() || len(v.since) >= mended {
+		v.found, v.since = nil, nil
+		return
+	}
+	v.since = append(v.since, k)
 }
 
-// with returns the clusters with one of them changed, where that moves none of
-// them; nil otherwise.
-func (c *clusters) with(k *Known) *clusters {
-	old := c.byID[k.ID]
-	at := place{k.Spec.Provider, k.Spec.Region}
-	if old == nil || !old.Created.Equal(k.Created) || at != (place{old.Spec.Provider, old.Spec.Region}) {
-		return nil
-	}
+// with returns the clusters with some of them changed, which moves none.
+func (c *clusters) with(changed []*Known) *clusters {
 	out := &clusters{byID: maps.Clone(c.byID), sorted: slices.Clone(c.sorted), at: maps.Clone(c.at)}
-	out.byID[k.ID] = k
-	out.at[at] = slices.Clone(c.at[at])
-	for _, list := range [][]*Known{out.sorted, out.at[at]} {
-		i, _ := slices.BinarySearchFunc(list, k, older)
-		list[i] = k
+	own := map[place]bool{}
+	for _, k := range changed {
+		at := k.place()
+		if !own[at] {
+			out.at[at], own[at] = slices.Clone(c.at[at]), true
+		}
+		out.byID[k.ID] = k
+		for _, list := range [][]*Known{out.sorted, out.at[at]} {
+			i, _ := slices.BinarySearchFunc(list, k, older)
+			list[i] = k
+		}
 	}
 	return out
 }
+
+func (k *Known) place() place { return place{k.Spec.Provider, k.Spec.Region} }
 
 func older(a, b *Known) int {
 	if d := a.Created.Compare(b.Created); d != 0 {
@@ -184,7 +191,7 @@ func sortClusters(byID map[string]*Known) *clusters {
 	}
 	slices.SortFunc(c.sorted, older)
 	for _, k := range c.sorted {
-		at := place{k.Spec.Provider, k.Spec.Region}
+		at := k.place()
 		c.at[at] = append(c.at[at], k)
 	}
 	return c

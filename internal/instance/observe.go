@@ -86,11 +86,13 @@ func (r *Reconciler) entitled(ctx context.Context, in Instance, off *offering.Of
 
 // choices are the clusters that the instance could be on, and what they offer.
 func (r *Reconciler) choices(ctx context.Context, in Instance, off *offering.Offering, f *Facts) error {
-	found, err := r.Clusters.Candidates(ctx, in.wants(off, f.Units))
+	order := f.order(in, r.Now().Sub(in.Status.Since))
+	order.Wanted = in.wants(off, f.Units)
+	list, err := r.Clusters.Shortlist(ctx, order)
 	if err != nil {
 		return err
 	}
-	f.Candidates = found
+	f.Candidates, f.Unlisted, f.Barred = list.Best, list.Room-len(list.Best), list.Barred
 	for _, c := range off.Spec.Components {
 		if len(c.Versions) == 0 {
 			if f.Open == nil {
@@ -106,17 +108,37 @@ func (r *Reconciler) choices(ctx context.Context, in Instance, off *offering.Off
 	if f.Unsold != "" {
 		return nil
 	}
-	for _, c := range cluster.Rank(f.order(in, r.Now().Sub(in.Status.Since)), found) {
+	if found, err := r.offered(ctx, off, f, f.Candidates); found || err != nil || f.Unlisted == 0 {
+		return err
+	}
+	asked := len(f.Candidates)
+	order.All = true // the best of them lack it
+	if list, err = r.Clusters.Shortlist(ctx, order); err != nil {
+		return err
+	}
+	for _, c := range list.Best {
+		if !slices.ContainsFunc(f.Candidates[:asked], func(d cluster.Candidate) bool { return c.ID == d.ID }) {
+			f.Candidates = append(f.Candidates, c)
+		}
+	}
+	f.Unlisted = 0
+	_, err = r.offered(ctx, off, f, f.Candidates[asked:])
+	return err
+}
+
+// offered finds the first of the clusters that offers what is to run there.
+func (r *Reconciler) offered(ctx context.Context, off *offering.Offering, f *Facts, among []cluster.Candidate) (bool, error) {
+	for _, c := range among {
 		chosen, err := r.offers(ctx, c.ID, off.Metadata.Name, f.Open)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if chosen != nil {
 			f.Offers[c.ID] = chosen
-			return nil // the best one is taken
+			return true, nil // the best one is taken
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // offers picks the newest version of each open component, or the wanted one;

@@ -23,7 +23,7 @@ func (in *Instance) wants(off *offering.Offering, units int64) cluster.Wanted {
 // order is what is to be placed. Clusters that had no room after all are not
 // asked at once again.
 func (f *Facts) order(in Instance, waited time.Duration) cluster.Order {
-	o := cluster.Order{Wanted: cluster.Wanted{Cluster: in.Spec.Cluster, Rules: f.Rules, Units: f.Units}}
+	o := cluster.Order{Wanted: cluster.Wanted{Cluster: in.Spec.Cluster, Rules: f.Rules, Units: f.Units}, Unlisted: f.Unlisted}
 	if waited < rejectedFor {
 		o.Rejected = in.Status.Rejected
 	}

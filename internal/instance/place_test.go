@@ -62,10 +62,41 @@ func TestWhatIsSpreadIsCountedAndGivenBack(t *testing.T) {
 	}
 }
 
+// What an order waits for is said so that an operator knows what to do, and in
+// words that do not change with each cluster.
+func TestAnOrderSaysWhatItWaitsFor(t *testing.T) {
+	for _, c := range []struct {
+		reason string
+		barred map[cluster.Bar]int
+		own    string
+		want   string
+	}{
+		{"no cluster stands there", nil, "", "waiting for a ready cluster in region here of local: there is none"},
+		{"some are full, whatever else there is", map[cluster.Bar]int{cluster.NoRoom: 3, cluster.NotReady: 1}, "", "waiting for room in region here of local: its clusters are full"},
+		{"an operator's limit is reached", map[cluster.Bar]int{cluster.LimitReached: 1}, "", "waiting for room in region here of local: its clusters are full"},
+		{"full and set aside", map[cluster.Bar]int{cluster.NoRoom: 1, cluster.Draining: 1}, "", "waiting for room in region here of local: its clusters are full, or take no new orders"},
+		{"all are cordoned", map[cluster.Bar]int{cluster.Unschedulable: 2}, "", "waiting for a ready cluster in region here of local: its clusters take no new orders"},
+		{"none has an agent", map[cluster.Bar]int{cluster.NotReady: 2}, "", "waiting for a ready cluster in region here of local: its clusters are not ready"},
+		{"a step is missing", map[cluster.Bar]int{cluster.Unfit: 1}, "", "waiting for a ready cluster in region here of local: its clusters are not ready"},
+		{"they are for others", map[cluster.Bar]int{cluster.OtherOffering: 1, cluster.Tainted: 4}, "", "waiting for a ready cluster in region here of local: its clusters host other services"},
+		{"it names one that is not its own", map[cluster.Bar]int{cluster.OtherTenant: 1}, "own", "waiting for its own cluster in region here of local: it is not there, or not its organisation's"},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			in := at(instance.Accepted, func(in *instance.Instance) { in.Spec.Cluster = c.own })
+			got := instance.Plan(in, instance.Facts{Units: 1, Barred: c.barred}, start)
+			if diff := cmp.Diff([]instance.Action{instance.Queue{Why: c.want}}, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // full is a fleet without room that could be made larger.
 type full struct{ *cluster.Service }
 
-func (full) Candidates(context.Context, cluster.Wanted) ([]cluster.Candidate, error) { return nil, nil }
+func (full) Shortlist(context.Context, cluster.Order) (cluster.Shortlist, error) {
+	return cluster.Shortlist{Barred: map[cluster.Bar]int{cluster.NoRoom: 1}}, nil
+}
 
 // Scalers wakes a cluster, which stands for a profile here.
 func (full) Scalers(context.Context) ([]ledger.Wake, error) {

@@ -28,12 +28,17 @@ const (
 
 // Facts are what Plan looks at besides the instance.
 type Facts struct {
-	Candidates []cluster.Candidate // ready clusters of the region; only read where NeedsCandidates
-	Rules      offering.Placement  // by which one of them is chosen
-	Units      int64               // that the size takes
-	Unsold     string              // its plan, where the file has it no longer: nothing is placed
-	Hooks      bool                // the offering has hooks for the present phase
-	Timing     offering.Timing     // zero: the defaults
+	// Candidates are clusters of the region that could take it, the best of them
+	// where there are many; Unlisted is how many more could. Barred tells where
+	// none can what is in the way of how many. Only read where NeedsCandidates.
+	Candidates []cluster.Candidate
+	Unlisted   int
+	Barred     map[cluster.Bar]int
+	Rules      offering.Placement // by which one of them is chosen
+	Units      int64              // that the size takes
+	Unsold     string             // its plan, where the file has it no longer: nothing is placed
+	Hooks      bool               // the offering has hooks for the present phase
+	Timing     offering.Timing    // zero: the defaults
 
 	// Open are components whose version is chosen when it is placed, with what
 	// is wanted ("": the newest). Offers are the choices by cluster; a cluster
@@ -264,10 +269,7 @@ func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 	}
 	room := slices.ContainsFunc(verdict.Others, func(j cluster.Judgement) bool { return j.Bar == cluster.NoVersion })
 	within := or(facts.Timing.Place, placeWithin)
-	why := fmt.Sprintf("waiting for room in region %s of %s", in.Spec.Region, in.Spec.Provider)
-	if len(facts.Candidates) == 0 {
-		why = fmt.Sprintf("waiting for a ready cluster in region %s of %s: there is none", in.Spec.Region, in.Spec.Provider)
-	}
+	why := lackOf(in, facts)
 	reason := fmt.Sprintf("Region %s of %s had no room for %s. Delete this instance and try another region, or try again later.",
 		in.Spec.Region, in.Spec.Provider, spoken(within))
 	if facts.Unsold != "" {
@@ -288,6 +290,31 @@ func planPlace(in Instance, facts Facts, now time.Time, next Action) []Action {
 		return []Action{Move{To: Failed, Reason: reason}, Finish{Phase: operation.Failed, Reason: reason}}
 	}
 	return []Action{Queue{Why: why}}
+}
+
+// lackOf says what an order waits for. It counts nothing, so that it stays the
+// same while others come and go.
+func lackOf(in Instance, facts Facts) string {
+	any := func(bars ...cluster.Bar) bool {
+		return slices.ContainsFunc(bars, func(b cluster.Bar) bool { return facts.Barred[b] > 0 })
+	}
+	what, why := "a ready cluster", "there is none"
+	switch {
+	case in.Spec.Cluster != "" && any(cluster.OtherTenant):
+		what, why = "its own cluster", "it is not there, or not its organisation's"
+	case any(cluster.NoRoom, cluster.LimitReached, cluster.WasRejected) || len(facts.Candidates) > 0:
+		what, why = "room", "its clusters are full"
+		if any(cluster.Unschedulable, cluster.Draining) {
+			why = "its clusters are full, or take no new orders"
+		}
+	case any(cluster.Unschedulable, cluster.Draining):
+		why = "its clusters take no new orders"
+	case any(cluster.NotReady, cluster.Unfit, cluster.Leaving):
+		why = "its clusters are not ready"
+	case any(cluster.OtherOffering, cluster.OtherType, cluster.OtherZones, cluster.Unlabelled, cluster.Tainted):
+		why = "its clusters host other services"
+	}
+	return fmt.Sprintf("waiting for %s in region %s of %s: %s", what, in.Spec.Region, in.Spec.Provider, why)
 }
 
 func spoken(d time.Duration) string {

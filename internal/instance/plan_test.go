@@ -57,7 +57,7 @@ func TestPlan(t *testing.T) {
 		{"without a cluster it waits and says for what", at(instance.Accepted), instance.Facts{Units: 1},
 			[]instance.Action{instance.Queue{Why: "waiting for a ready cluster in region here of local: there is none"}}},
 		{"and without room on it too", at(instance.Accepted), instance.Facts{Units: 1, Candidates: []cluster.Candidate{{ID: "c1", Capacity: 1, Used: 1}}},
-			[]instance.Action{instance.Queue{Why: "waiting for room in region here of local"}}},
+			[]instance.Action{instance.Queue{Why: "waiting for room in region here of local: its clusters are full"}}},
 		{"after an hour without room it has failed, with advice",
 			at(instance.Accepted, func(in *instance.Instance) { in.Status.Since = start.Add(-time.Hour) }), instance.Facts{Units: 1},
 			[]instance.Action{

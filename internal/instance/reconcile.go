@@ -22,7 +22,7 @@ import (
 
 // Clusters tells where there is room.
 type Clusters interface {
-	Candidates(ctx context.Context, wanted cluster.Wanted) ([]cluster.Candidate, error)
+	Shortlist(ctx context.Context, order cluster.Order) (cluster.Shortlist, error)
 }
 
 // Hooks calls the seller's own service.
