@@ -23,10 +23,14 @@ import (
 
 	"github.com/droverhq/drover/test/servers"
 	"github.com/droverhq/drover/test/servers/built"
+	"github.com/droverhq/drover/test/servers/process"
 )
 
 // patience bounds a start, which takes 3 to 20 seconds.
 const patience = 3 * time.Minute
+
+// Process is one server of a cluster.
+type Process = process.Process
 
 // Cluster is a running Kubernetes without nodes.
 type Cluster struct {
@@ -38,8 +42,7 @@ type Cluster struct {
 
 	admin *rest.Config
 	ca    *authority
-	dir   string
-	leash *leash
+	leash *process.Leash
 
 	etcdPort string
 }
@@ -135,13 +138,9 @@ func New(with ...Option) (*Cluster, error) {
 }
 
 func launch(etcd, kube string, o options) (c *Cluster, err error) {
-	dir, err := os.MkdirTemp("", "drover-kubernetes-")
-	if err != nil {
+	c = &Cluster{}
+	if c.leash, err = process.NewLeash("kubernetes"); err != nil {
 		return nil, err
-	}
-	c = &Cluster{dir: dir}
-	if c.leash, err = newLeash(dir); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
 	defer func() {
 		if err != nil {
@@ -151,7 +150,7 @@ func launch(etcd, kube string, o options) (c *Cluster, err error) {
 	if c.ca, err = newAuthority(); err != nil {
 		return nil, err
 	}
-	if err = c.ca.lay(dir); err != nil {
+	if err = c.ca.lay(c.leash.Dir); err != nil {
 		return nil, err
 	}
 	ports, err := freePorts(3)
@@ -188,7 +187,7 @@ func launch(etcd, kube string, o options) (c *Cluster, err error) {
 }
 
 func (c *Cluster) process(name, path string, args []string) *Process {
-	return &Process{name: name, path: path, dir: c.dir, args: args, leash: c.leash}
+	return c.leash.Process(name, path, args...)
 }
 
 func (c *Cluster) processes() []*Process {
@@ -201,17 +200,13 @@ func (c *Cluster) processes() []*Process {
 	return list
 }
 
-func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
+func (c *Cluster) file(name string) string { return c.leash.File(name) }
 
 // Close ends the servers and removes their data.
 func (c *Cluster) Close() {
-	if c.leash == nil {
-		return // somebody else's
+	if c.leash != nil { // not somebody else's
+		c.leash.Release()
 	}
-	for _, p := range c.processes() {
-		p.Kill() //nolint:errcheck // the leash is next
-	}
-	c.leash.release()
 }
 
 // Ready waits until the API server takes writes and, where there are controllers,
@@ -228,7 +223,7 @@ func (c *Cluster) Ready(ctx context.Context) error {
 		}
 		for _, p := range c.processes() {
 			if !p.Running() {
-				return fmt.Errorf("%s has ended; its log: %s", p.name, p.Log())
+				return fmt.Errorf("%s has ended; its log: %s", p.Name, p.Log())
 			}
 		}
 		select {

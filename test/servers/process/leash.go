@@ -68,7 +68,7 @@ func (l *Leash) File(name string) string { return filepath.Join(l.Dir, name) }
 
 // Process is a server that can be started.
 func (l *Leash) Process(name, path string, args ...string) *Process {
-	p := &Process{name: name, path: path, args: args, leash: l}
+	p := &Process{Name: name, path: path, args: args, leash: l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.tied = append(l.tied, p)

@@ -14,11 +14,12 @@ import (
 // Process is one server. Its methods may be called in any order; what is so
 // already stays so.
 type Process struct {
-	Env []string // besides HOME, TMPDIR and PATH
+	Name string
+	Env  []string // besides HOME, TMPDIR and PATH
 
-	name, path string
-	args       []string
-	leash      *Leash
+	path  string
+	args  []string
+	leash *Leash
 
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -69,11 +70,11 @@ func (p *Process) Ready(ctx context.Context, look func(context.Context) error) e
 			return nil
 		}
 		if !p.Running() {
-			return fmt.Errorf("%s has ended; its log: %s", p.name, p.Log())
+			return fmt.Errorf("%s has ended; its log: %s", p.Name, p.Log())
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w; its log: %s", p.name, err, p.Log())
+			return fmt.Errorf("%s is not ready: %w; its log: %s", p.Name, err, p.Log())
 		case <-time.After(20 * time.Millisecond): // servers offer no signal to wait for
 		}
 	}
@@ -133,7 +134,7 @@ func (p *Process) freeze(frozen bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.running() {
-		return fmt.Errorf("%s does not run", p.name)
+		return fmt.Errorf("%s does not run", p.Name)
 	}
 	p.paused = frozen
 	if frozen {
@@ -148,4 +149,4 @@ func (p *Process) Log() string {
 	return string(data[max(0, len(data)-4000):])
 }
 
-func (p *Process) logFile() string { return p.leash.File(p.name + ".log") }
+func (p *Process) logFile() string { return p.leash.File(p.Name + ".log") }
