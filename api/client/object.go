@@ -12,7 +12,7 @@ import (
 // Resources lists what verbs apply to on this server.
 func (c *Client) Resources(ctx context.Context) ([]v1.Resource, error) {
 	var out v1.Resources
-	err := c.do(ctx, call{method: http.MethodGet, path: []string{"resources"}}, &out)
+	err := c.do(ctx, call{method: http.MethodGet, path: []string{"kinds"}}, &out)
 	return out.Items, err
 }
 

@@ -33,7 +33,7 @@ func newFake() http.Handler {
 	f.write("system", "schedule:start", "create", v1.Object{Kind: "offering", ID: "o1", Resource: "offerings", Name: "dinosaur", Generation: 1})
 	mux := http.NewServeMux()
 	routes := map[string]func(r *http.Request) (any, error){
-		"GET /api/v1/resources":               f.resources,
+		"GET /api/v1/kinds":               f.resources,
 		"GET /api/v1/whoami":                  func(*http.Request) (any, error) { return v1.WhoAmI{User: "alice"}, nil },
 		"GET /api/v1/ledger":                  f.ledger,
 		"GET /api/v1/changes":                 f.changes,

@@ -127,7 +127,7 @@ func TestShutOutOfTheOwnAPI(t *testing.T) {
 	} {
 		f.do(t, mallory, q[0], q[1], q[2]).refused(q[0]+" "+q[1], 403, "4")
 	}
-	for _, path := range []string{"/api/v1/whoami", "/api/v1/resources", "/api/v1/errors", "/api/v1/errors/4"} {
+	for _, path := range []string{"/api/v1/whoami", "/api/v1/kinds", "/api/v1/errors", "/api/v1/errors/4"} {
 		f.do(t, mallory, "GET", path, "").ok(200)
 	}
 	f.do(t, f.user(t, "alice", "acme"), "GET", "/api/v1/kafkas", "").ok(200)

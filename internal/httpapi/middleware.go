@@ -178,7 +178,7 @@ func (s *server) shutOut(r *http.Request) error {
 		return nil
 	}
 	switch first, _, _ := strings.Cut(rest, "/"); first {
-	case "whoami", "errors", "resources", "terms":
+	case "whoami", "errors", "kinds", "terms":
 		return nil
 	}
 	return s.Policy.Admit(access.From(r.Context()))

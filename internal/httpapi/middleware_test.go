@@ -28,7 +28,7 @@ func TestTokenNeeded(t *testing.T) {
 		dinosaurs: false, dinosaurs + "/x": false, dinosaurs + "/errors": false, dinosaurs + "/openapi": false, api + "/status": false,
 		api + "/cloud_providers": false, api + "/errors/7/x": false, api + "/agent-clusters/c1": false, api + "/nope": false,
 		"/api/nope": false, "/api/nope/v1": false, "/api/": false, "/api/v1": false, "/api/v1/errors": false, "/api/v1/openapi": false,
-		"/api/v1/resources": false, "/api/v1/instances": false, "/api/dinosaurs_mgmt/v1/dinosaurs/../errors/x/y": false,
+		"/api/v1/kinds": false, "/api/v1/instances": false, "/api/dinosaurs_mgmt/v1/dinosaurs/../errors/x/y": false,
 	} {
 		t.Run(path, func(t *testing.T) {
 			w := r.do(t, "", "GET", path, "")

@@ -51,7 +51,7 @@ func (o *own) routes() {
 
 const ownDescription = `Drover's own API: every resource of the control plane under the same verbs, with history, time travel and a watch.
 
-Names of resources are kinds of the ledger (instances, offerings, clusters, operations) or what an offering calls its instances (GET /api/v1/resources lists them). Work is asynchronous: a change answers 202 with the id of an operation in the header Drover-Operation.`
+Names of resources are kinds of the ledger (instances, offerings, clusters, operations) or what an offering calls its instances (GET /api/v1/kinds lists them). Work is asynchronous: a change answers 202 with the id of an operation in the header Drover-Operation.`
 
 func (s *server) ownAPI(mux *http.ServeMux) *own {
 	ownErrors()

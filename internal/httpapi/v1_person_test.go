@@ -258,7 +258,7 @@ func TestOrderWithABillPromoteAndUpgrade(t *testing.T) {
 	f.do(t, root, "PATCH", own+"/orders", `{"suspended":true}`).ok(202)
 
 	verbs := map[any]bool{}
-	for _, r := range f.do(t, alice, "GET", "/api/v1/resources", "").ok(200).object()["items"].([]any) {
+	for _, r := range f.do(t, alice, "GET", "/api/v1/kinds", "").ok(200).object()["items"].([]any) {
 		if m := r.(map[string]any); m["name"] == "kafkas" || m["name"] == "dinosaurs" {
 			verbs[m["name"]] = strings.Contains(fmt.Sprint(m["verbs"]), "promote")
 		}

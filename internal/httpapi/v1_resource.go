@@ -83,7 +83,7 @@ func (s *server) resource(name string) (resource, error) {
 			return r, nil
 		}
 	}
-	return resource{}, fault.New(fault.NotFound, "there is no resource %.64q; GET /api/v1/resources lists them", name)
+	return resource{}, fault.New(fault.NotFound, "there is no resource %.64q; GET /api/v1/kinds lists them", name)
 }
 
 // kindOf returns the resource that stands for a whole kind.
@@ -188,7 +188,7 @@ type body[T any] struct{ Body T }
 func (o *own) routesResource() {
 	tags := []string{"resources"}
 	huma.Register(o.api, huma.Operation{
-		OperationID: "list-resources", Method: http.MethodGet, Path: "/api/v1/resources", Tags: tags,
+		OperationID: "list-kinds", Method: http.MethodGet, Path: "/api/v1/kinds", Tags: tags,
 		Summary: "What verbs apply to here",
 	}, func(context.Context, *struct{}) (*body[v1.Resources], error) {
 		out := &body[v1.Resources]{}

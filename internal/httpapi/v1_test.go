@@ -20,7 +20,7 @@ import (
 func TestResources(t *testing.T) {
 	w := newWorld(t)
 	var got v1.Resources
-	w.want(200, "alice", "GET", "/api/v1/resources", "", &got)
+	w.want(200, "alice", "GET", "/api/v1/kinds", "", &got)
 	names := map[string]string{}
 	for _, r := range got.Items {
 		names[r.Name] = r.Kind + " " + r.Offering
@@ -91,7 +91,7 @@ func TestWhoMayWhat(t *testing.T) {
 		"tokens":            {"Tokens are the operator's to give.", "alice", "POST", "/api/v1/tokens", `{"user": "mallory", "admin": true}`, 403},
 		"apply":             {"Offerings are the operator's to change.", "alice", "PUT", "/api/v1/offerings", "kind: Offering", 403},
 		"unapply":           {"And to remove.", "alice", "DELETE", "/api/v1/offerings/dinosaur", "", 403},
-		"nobody":            {"Nothing is open.", "", "GET", "/api/v1/resources", "", 401},
+		"nobody":            {"Nothing is open.", "", "GET", "/api/v1/kinds", "", 401},
 		"org delete":        {"A colleague may not delete it.", "alice", "DELETE", "/api/v1/dinosaurs/" + mine.ID, "", 404},
 		"order operations":  {"An operation is not ordered like an instance.", "root", "POST", "/api/v1/operations", `{"name": "x"}`, 405},
 		"register":          {"Clusters are the operator's to register.", "alice", "POST", "/api/v1/clusters", `{"name": "x", "cloud_provider": "local", "region": "local"}`, 403},
