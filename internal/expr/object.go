@@ -126,9 +126,19 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 		return nil, false
 	}
 	return &types.FieldType{
-		Type:    f.celType(),
-		IsSet:   func(target any) bool { return f.isSet(target) },
-		GetFrom: func(target any) (any, error) { return f.read(field, target) },
+		Type: f.celType(),
+		IsSet: func(target any) bool {
+			if _, unknown := target.(*types.Unknown); unknown {
+				panic(errUnknown) // neither answer would be true; run makes an unknown value of it
+			}
+			return f.isSet(target)
+		},
+		GetFrom: func(target any) (any, error) {
+			if _, unknown := target.(*types.Unknown); unknown {
+				return target, nil
+			}
+			return f.read(field, target)
+		},
 	}, true
 }
 
@@ -182,3 +192,6 @@ func (v value) IsSet(index ref.Val) ref.Val {
 	f, ok := v.object.Fields[name]
 	return types.Bool(ok && f.isSet(v.v))
 }
+
+// Type of the object, for lists of it and the like.
+func (o *Object) Type() Type { return o.celType() }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
@@ -21,6 +23,15 @@ type program struct {
 	out     *cel.Type
 	prg     cel.Program
 	tracked bool // cost and clock are watched
+	uses    []Use
+
+	// What the program for unknown values is made of, when it is first needed.
+	env     *cel.Env
+	checked *cel.Ast
+	options []cel.ProgramOption
+	once    sync.Once
+	partial cel.Program
+	broken  error
 }
 
 func (e *Env) compile(source string) (*program, []Problem) {
@@ -43,13 +54,13 @@ func (e *Env) compile(source string) (*program, []Problem) {
 	if problems := e.misnamed(source, checked); len(problems) > 0 {
 		return nil, problems
 	}
-	p := &program{source: source, out: checked.OutputType()}
+	p := &program{source: source, out: checked.OutputType(), env: e.env, checked: checked, uses: e.usesOf(checked)}
 	options := []cel.ProgramOption{}
 	if p.tracked = !simple(checked.NativeRep().Expr()); p.tracked {
-		options = append(options, cel.CostLimit(maxCost), cel.EvalOptions(cel.OptTrackCost),
-			cel.InterruptCheckFrequency(checkEvery), cel.CustomDecoratorV2(guard))
+		options = append(options, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(checkEvery), cel.CustomDecoratorV2(guard))
 	}
-	prg, err := e.env.Program(checked, options...)
+	p.options = slices.Clip(options)
+	prg, err := e.env.Program(checked, append(p.options, cel.EvalOptions(p.mode()))...)
 	if err != nil {
 		return nil, []Problem{{Message: err.Error()}}
 	}
@@ -77,23 +88,34 @@ func byteOffset(source string, line, column int) int {
 }
 
 // eval runs the program and returns plain Go values.
-func (p *program) eval(ctx context.Context, vars cel.Activation, budget *int) (any, error) {
-	out, _, err := p.run(ctx, vars)
+func (p *program) eval(r *run) (any, error) {
+	out, err := p.run(r)
 	if err != nil {
-		return nil, p.fault(ctx, err)
+		return nil, p.fault(r.ctx, err)
 	}
-	v, err := native(out, budget, maxNesting)
+	v, err := native(out, &r.budget, maxNesting)
 	if err != nil {
-		return nil, p.fault(ctx, err)
+		return nil, p.fault(r.ctx, err)
 	}
 	return v, nil
 }
 
-func (p *program) run(ctx context.Context, vars cel.Activation) (out ref.Val, details *cel.EvalDetails, err error) {
-	if p.tracked {
-		return p.prg.ContextEval(ctx, vars)
+func (p *program) run(r *run) (out ref.Val, err error) {
+	prg := p.prg
+	if r.partial {
+		if prg, err = p.partly(); err != nil {
+			return nil, err
+		}
 	}
-	return p.prg.Eval(vars)
+	if p.tracked {
+		out, _, err = prg.ContextEval(r.ctx, r.vars)
+	} else {
+		out, _, err = prg.Eval(r.vars)
+	}
+	if r.partial && err != nil && strings.Contains(err.Error(), errUnknown.Error()) {
+		return &types.Unknown{}, nil
+	}
+	return out, err
 }
 
 // fault says what went wrong in words that hold no values: these may be secret.

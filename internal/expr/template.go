@@ -51,6 +51,7 @@ func (ps Problems) Error() string {
 type Template struct {
 	root    node
 	tracked bool // some expression may run long enough to be worth a timer
+	uses    []Use
 }
 
 // node renders one place of the document.
@@ -59,10 +60,11 @@ type node interface {
 }
 
 type run struct {
-	ctx    context.Context
-	vars   interpreter.Activation
-	budget int
-	escape func(string) string // of what expressions put into text; nil: as it is
+	ctx     context.Context
+	vars    interpreter.Activation
+	budget  int
+	escape  func(string) string // of what expressions put into text; nil: as it is
+	partial bool                // vars tell what is unknown
 }
 
 var errTime = errors.New("out of time")
@@ -75,7 +77,7 @@ func Compile(doc any, env *Env) (*Template, error) {
 	if len(c.problems) > 0 {
 		return nil, fault.New(fault.Invalid, "%w", c.problems)
 	}
-	return &Template{root: root, tracked: c.tracked}, nil
+	return &Template{root: root, tracked: c.tracked, uses: c.uses}, nil
 }
 
 // Render evaluates the document: a string that is exactly one ${...} becomes
@@ -128,6 +130,7 @@ type compiler struct {
 	env      *Env
 	problems Problems
 	tracked  bool
+	uses     []Use
 }
 
 func (c *compiler) report(path []any, offset int, message string) {
@@ -206,6 +209,10 @@ func (c *compiler) text(s string, path []any) node {
 			continue
 		}
 		c.tracked = c.tracked || p.tracked
+		for _, u := range p.uses {
+			u.Path, u.At = slices.Clone(path), part.offset
+			c.uses = append(c.uses, u)
+		}
 		if len(parts) == 1 {
 			return single{p, slices.Clone(path)}
 		}
@@ -262,7 +269,7 @@ type single struct {
 }
 
 func (n single) render(r *run) (any, error) {
-	v, err := n.eval(r.ctx, r.vars, &r.budget)
+	v, err := n.eval(r)
 	if err != nil {
 		return nil, located(n.path, err)
 	}
@@ -281,17 +288,20 @@ type mixed struct {
 
 func (n mixed) render(r *run) (any, error) {
 	var sb strings.Builder
+	unknown := false
 	for _, p := range n.pieces {
 		if p.program == nil {
 			sb.WriteString(p.literal)
 			continue
 		}
-		v, err := p.program.eval(r.ctx, r.vars, &r.budget)
+		v, err := p.program.eval(r)
 		if err != nil {
 			return nil, located(n.path, err)
 		}
 		var text string
 		switch x := v.(type) {
+		case Unknown:
+			unknown = true // and the rest is still to be evaluated: it may be wrong
 		case string:
 			text = x
 		case int64:
@@ -307,6 +317,9 @@ func (n mixed) render(r *run) (any, error) {
 			text = r.escape(text)
 		}
 		sb.WriteString(text)
+	}
+	if unknown {
+		return Unknown{}, nil
 	}
 	return sb.String(), nil
 }

@@ -16,6 +16,8 @@ import (
 var (
 	errLarge = errors.New("too large")
 	errPlain = errors.New("no such overload: not a value of JSON")
+	// errUnknown is no mistake: it ends an evaluation whose outcome is unknown.
+	errUnknown = errors.New("drover: not known yet")
 )
 
 // native turns a CEL value into what JSON can hold, within the budget.
@@ -53,6 +55,8 @@ func native(v ref.Val, budget *int, depth int) (any, error) {
 			return nil, nil
 		}
 		return native(x.GetValue(), budget, depth-1)
+	case *types.Unknown:
+		return Unknown{}, nil
 	case secretValue:
 		return Secret(x), nil
 	case value:
