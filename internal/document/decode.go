@@ -99,8 +99,10 @@ func (f *File) decode(n *Node, into reflect.Value, path []any) {
 		fit(f, n, into.SetString, "text", path)
 	case reflect.Bool:
 		fit(f, n, into.SetBool, "true or false", path)
-	case reflect.Int64:
+	case reflect.Int, reflect.Int64:
 		fit(f, n, into.SetInt, "a whole number", path)
+	case reflect.Interface:
+		into.Set(reflect.ValueOf(n.Plain()))
 	case reflect.Slice:
 		fit(f, n, func(entries []*Node) { f.list(entries, into, path) }, "a list", path)
 	case reflect.Map:
