@@ -218,6 +218,10 @@ func (c *Client) exchange(ctx context.Context, r call, into any, limit int64) er
 	case into == nil || len(data) == 0:
 		return nil
 	}
+	if raw, ok := into.(*[]byte); ok { // a document of another kind
+		*raw = data
+		return nil
+	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%s did not answer as a Drover server does (%s %s): %w", c.base.Host, r.method, req.URL.Path, err)
 	}
