@@ -42,9 +42,11 @@ type Executor interface {
 // Watcher is an executor that is told when something changes, so that drift is
 // known within seconds.
 type Watcher interface {
-	// Watch calls changed with a resource that may have changed, until ctx ends.
-	// Too often is fine. It returns at once if the connection has nothing to
-	// watch with; an error ends it, and it is called again later.
+	// Watch calls changed whenever the resource may have changed, until ctx ends,
+	// and once as soon as it watches, so that nothing is missed between the last
+	// observation and the first moment. Too often is fine. It returns nil at once
+	// if the connection has nothing to watch with; an error ends it, and it is
+	// called again later.
 	Watch(ctx context.Context, r Resource, changed func()) error
 }
 
@@ -189,7 +191,8 @@ type Link struct {
 type Observation struct {
 	// Exists: it is there. That it is not is only said when that was seen.
 	Exists bool
-	// Drift is what differs from the inputs that were applied last.
+	// Drift is what differs from the inputs that were applied last: Before is what
+	// was applied, After what is there now; nil: it is not there.
 	Drift []Field
 	// By is who changed it, where that can be known.
 	By string
