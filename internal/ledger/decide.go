@@ -199,7 +199,7 @@ func (b *batch) put(p *Put) (Object, bool) {
 func same(a, b *Object) bool {
 	return a.Org == b.Org && a.Owner == b.Owner && a.Name == b.Name && a.Phase == b.Phase && a.Parent == b.Parent &&
 		a.Deleted.Equal(b.Deleted) && bytes.Equal(a.Spec, b.Spec) && bytes.Equal(a.Status, b.Status) &&
-		bytes.Equal(a.View, b.View) && maps.Equal(a.Labels, b.Labels) && maps.EqualFunc(a.Fields, b.Fields, equalValue)
+		bytes.Equal(a.View, b.View) && a.Words == b.Words && slices.Equal(a.Links, b.Links) && maps.Equal(a.Labels, b.Labels) && maps.EqualFunc(a.Fields, b.Fields, equalValue)
 }
 
 // equalValue compares values of one column. Two times may show the same moment

@@ -150,6 +150,9 @@ func (b *batch) checkPut(p *Put) error {
 		}
 	}
 	o.Fields = fields
+	if err := kind.checkFound(o); err != nil {
+		return err
+	}
 	size := 0
 	for k, v := range o.Labels {
 		if !plain(k) || !plain(v) {

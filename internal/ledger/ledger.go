@@ -25,6 +25,7 @@ type Ledger interface {
 type Records interface {
 	Reader
 	Tally
+	Finder
 }
 
 // Committer writes.

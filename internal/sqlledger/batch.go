@@ -192,6 +192,7 @@ func (b *batch) statements(d *ledger.Decision, stored map[ledger.Ref][]any, base
 	if err != nil {
 		return nil, err
 	}
+	out = append(out, b.found(d)...)
 	write := func(o op, t *table, rows [][]any) {
 		if len(rows) > 0 {
 			out = append(out, statement{op: o, table: t, rows: rows})

@@ -16,6 +16,8 @@ import (
 type engine interface {
 	// read runs a query outside the write transaction.
 	read(ctx context.Context, sql string, args []any, each func(scan scanner) error) error
+	// seek is a read that must go through indexes, whatever the planner hopes for.
+	seek(ctx context.Context, sql string, args []any, each func(scan scanner) error) error
 	// load opens the write transaction unless it is open, and reads in it.
 	load(ctx context.Context, queries []query) error
 	// save writes and commits, and hints at it to other replicas if told to.
@@ -152,6 +154,78 @@ func (d *dialect) createTexts(s *store) []string {
 		out = append(out, "CREATE INDEX ON "+t+" USING gin ("+strings.ReplaceAll(cs, ",", " gin_trgm_ops,")+" gin_trgm_ops)")
 	}
 	return out
+}
+
+// createWords makes the index of a searched kind: words as they are, without the
+// database's own idea of a language, so that both find the same.
+func (d *dialect) createWords(s *store) []string {
+	t := s.words.name
+	if d.name == "lite" {
+		return []string{
+			"CREATE VIRTUAL TABLE IF NOT EXISTS " + t + " USING fts5(tokens, content='', contentless_delete=1, detail=none, tokenize='ascii')",
+		}
+	}
+	return []string{
+		"CREATE TABLE IF NOT EXISTS " + t + " (id " + d.text + " PRIMARY KEY, tokens tsvector NOT NULL)",
+		// What was just written waits in a list that every search reads: keep it short.
+		"CREATE INDEX IF NOT EXISTS " + t + "_tokens ON " + t + " USING gin (tokens) WITH (gin_pending_list_limit = 512)",
+	}
+}
+
+// tokens writes the words of one object for the index.
+func (d *dialect) tokens(words []string) string {
+	if d.name == "lite" {
+		return strings.Join(words, " ")
+	}
+	return "'" + strings.Join(words, "' '") + "'"
+}
+
+// wanted writes what to look for: of each group, one must be there. The words
+// hold letters and digits alone.
+func (d *dialect) wanted(groups [][]term) string {
+	quote, or, and, begins := "'", " | ", " & ", ":*"
+	if d.name == "lite" {
+		quote, or, and, begins = `"`, " OR ", " AND ", " *"
+	}
+	all := make([]string, len(groups))
+	for i, group := range groups {
+		parts := make([]string, len(group))
+		for j, t := range group {
+			if parts[j] = quote + t.word + quote; t.begins {
+				parts[j] += begins
+			}
+		}
+		all[i] = "(" + strings.Join(parts, or) + ")"
+	}
+	return strings.Join(all, and)
+}
+
+// candidates reads the names and words of a bounded number of objects that the
+// index finds. The condition is about o.
+func (d *dialect) candidates(s *store, wanted, condition string, limit int, b *binder) string {
+	const form = "SELECT o.id, o.name, o.words FROM (SELECT %s AS at FROM %s WHERE %s LIMIT %s) AS c CROSS JOIN %s AS o WHERE %s = c.at AND o.deleted = 0%s"
+	t := s.words.name
+	if d.name == "lite" {
+		return fmt.Sprintf(form, "rowid", t, t+" MATCH "+b.bind(wanted)+" ORDER BY rowid DESC", b.bind(int64(limit)), s.table.name, "o.number", condition)
+	}
+	return fmt.Sprintf(form, "id", t, "tokens @@ CAST("+b.bind(wanted)+" AS tsquery)", b.bind(int64(limit)), s.table.name, "o.id", condition)
+}
+
+// reach lists the edges, from near to far, of the ends that are nearest to one:
+// breadth first, each end's in the order of the index. Ends are told apart by
+// their name alone, so that circles end. Of one end no more edges are read than
+// ends are wanted.
+func (d *dialect) reach(near, far, from string, limit int, b *binder) string {
+	start, most := b.bind(from), b.bind(int64(limit))
+	if d.name == "lite" {
+		few := fmt.Sprintf("x.far <= coalesce((SELECT %[2]s FROM edges WHERE %[1]s = r.at ORDER BY %[2]s LIMIT 1 OFFSET %[3]s), x'')", near, far, most)
+		few = strings.ReplaceAll(few, "x.far", "x."+far)
+		return fmt.Sprintf(`WITH RECURSIVE r (at) AS (SELECT %[3]s UNION SELECT x.%[2]s FROM r CROSS JOIN edges AS x WHERE x.%[1]s = r.at AND %[5]s LIMIT %[4]s)
+			SELECT r.at, x.%[2]s FROM r CROSS JOIN edges AS x WHERE x.%[1]s = r.at AND %[5]s`, near, far, start, most, few)
+	}
+	few := fmt.Sprintf("LATERAL (SELECT %[2]s AS far FROM edges WHERE %[1]s = r.at ORDER BY %[2]s LIMIT %[3]s) AS x", near, far, most)
+	return fmt.Sprintf(`WITH RECURSIVE r (at) AS (SELECT CAST(%s AS TEXT) COLLATE "C" UNION SELECT x.far FROM r CROSS JOIN %s)
+		SELECT r.at, x.far FROM (SELECT at FROM r LIMIT %s) AS r CROSS JOIN %s`, start, few, most, few)
 }
 
 // among tests membership of a list with one parameter, however long it is.

@@ -17,9 +17,12 @@ type store struct {
 	kind  ledger.Kind
 	table *table
 	texts *table         // nil if the kind has no searched texts
+	words *table         // nil if the kind is not searched
 	field map[string]int // position of each declared field in kind.Fields
 	scope []string       // the columns that most lists are limited to
 	first int            // position of the first field in table.columns
+	links int            // position of the links, 0 if the kind is not linked
+	word  int            // position of the words, 0 if the kind is not searched
 	get   string         // reads one object by its id
 
 	// Names of the covering index of the scope, and of the indexes over
@@ -64,6 +67,15 @@ func newStore(k ledger.Kind) (*store, error) {
 		text("id", "org", "owner", "name", "phase", "parent"),
 		whole("generation", "version", "created", "updated", "deleted"),
 		text("present", "view", "labels", "spec", "status"))}
+	if k.Linked {
+		s.links, s.first = s.first, s.first+1
+		s.table.columns = append(s.table.columns, text("links")...)
+	}
+	if k.Searched {
+		s.word, s.first = s.first, s.first+1
+		s.table.columns = append(s.table.columns, text("words")...)
+		s.words = &table{name: "words_" + k.Name, key: 1, of: s.table, columns: concat(text("id"), []column{{name: "tokens", text: true, cast: "tsvector"}})}
+	}
 	for i, f := range k.Fields {
 		if _, clash := ledger.Columns[f.Name]; clash || !identifier.MatchString(f.Name) || f.Type < ledger.Text || f.Type > ledger.Time {
 			return nil, fault.New(fault.Invalid, "kind %s: %q cannot be the name of a field", k.Name, f.Name)
@@ -206,8 +218,15 @@ func (l *Ledger) prepare(ctx context.Context, s *store) error {
 		do(raw, "INSERT INTO declared (kind, what, type) VALUES ($1, $2, $3)", s.kind.Name, what, typ)
 	}
 	if _, ok := declared["table"]; !ok {
-		do(define, l.dialect.createObjects(s.table.name, s.table.columns[:s.first]))
+		do(define, l.dialect.createObjects(s.table.name, s.table.columns[:colFields]))
 		declare("table", "")
+	}
+	for _, c := range s.table.columns[colFields:s.first] {
+		if _, ok := declared[c.name]; !ok {
+			sql, _ := l.dialect.render(fmt.Sprintf("ALTER TABLE %s ADD COLUMN %s {text} NOT NULL DEFAULT ''", s.table.name, c.name))
+			do(define, sql)
+			declare(c.name, "")
+		}
 	}
 	for _, f := range s.kind.Fields {
 		typ, ok := declared["field "+f.Name]
@@ -258,6 +277,9 @@ func (l *Ledger) prepare(ctx context.Context, s *store) error {
 		if err := l.recount(ctx, s, scope); err != nil {
 			return err
 		}
+	}
+	if _, ok := declared[indexedWords]; s.words != nil && !ok {
+		return l.index(ctx, s)
 	}
 	return nil
 }

@@ -38,6 +38,12 @@ func (s *store) row(o *ledger.Object) ([]any, error) {
 	row[colGeneration], row[colVersion] = o.Generation, o.Version
 	row[colCreated], row[colUpdated], row[colDeleted] = micros(o.Created), micros(o.Updated), deletion(o.Deleted)
 	row[colLabels], row[colSpec], row[colStatus], row[colView] = labels, string(o.Spec), string(o.Status), string(o.View)
+	if s.links > 0 {
+		row[s.links] = encodeLinks(o.Links)
+	}
+	if s.word > 0 {
+		row[s.word] = o.Words
+	}
 	present := make([]string, 0, len(o.Fields))
 	for i, f := range s.kind.Fields {
 		v, ok := o.Fields[f.Name]
@@ -146,18 +152,18 @@ type reading struct {
 	brief                     bool
 	o                         ledger.Object
 	created, updated, deleted int64
-	present, labels           string
+	present, labels, links    string
 	view, spec, status        []byte
 	fields, dest              []any
 }
 
 // selected lists the columns that a reading expects.
 func (s *store) selected(brief bool, prefix string) string {
-	cs := slices.Clone(s.table.columns[:colFields])
+	cs := s.table.columns
 	if brief {
 		return names(concat(cs[:colParent], cs[colCreated:colPresent], cs[colView:colLabels]), prefix)
 	}
-	return names(append(cs, s.table.columns[s.first:]...), prefix)
+	return names(cs, prefix)
 }
 
 func (s *store) reading(brief bool) *reading {
@@ -168,6 +174,12 @@ func (s *store) reading(brief bool) *reading {
 	}
 	r.dest = []any{&r.o.ID, &r.o.Org, &r.o.Owner, &r.o.Name, &r.o.Phase, &r.o.Parent, &r.o.Generation, &r.o.Version,
 		&r.created, &r.updated, &r.deleted, &r.present, &r.view, &r.labels, &r.spec, &r.status}
+	if s.links > 0 {
+		r.dest = append(r.dest, &r.links)
+	}
+	if s.word > 0 {
+		r.dest = append(r.dest, &r.o.Words)
+	}
 	for _, f := range s.kind.Fields {
 		if f.Type == ledger.Text {
 			r.fields = append(r.fields, new(string))
@@ -194,6 +206,11 @@ func (r *reading) next(scan scanner) (ledger.Object, error) {
 	if r.labels != "" && !r.brief {
 		if err := json.Unmarshal([]byte(r.labels), &o.Labels); err != nil {
 			return o, fmt.Errorf("cannot read the labels of %s: %w", o.Ref, err)
+		}
+	}
+	if r.links != "" && !r.brief {
+		if err := json.Unmarshal([]byte(r.links), &o.Links); err != nil {
+			return o, fmt.Errorf("cannot read the links of %s: %w", o.Ref, err)
 		}
 	}
 	if r.present != "" && !r.brief {

@@ -42,6 +42,21 @@ func unnest(cs []column, first int) string {
 	return "unnest(" + strings.Join(parts, ", ") + ")"
 }
 
+// given selects the columns of unnest, in the types of the table.
+func given(cs []column) string {
+	casts := false
+	parts := make([]string, len(cs))
+	for i, c := range cs {
+		if parts[i] = "u." + c.name; c.cast != "" {
+			parts[i], casts = parts[i]+"::"+c.cast, true
+		}
+	}
+	if !casts {
+		return "*"
+	}
+	return strings.Join(parts, ", ")
+}
+
 // sql writes the statement that handles all rows at once; op -1 loads and locks
 // them in the order of their keys.
 func (e *pg) sql(k stmtKey) string {
@@ -50,7 +65,7 @@ func (e *pg) sql(k stmtKey) string {
 	}
 	t := k.table
 	key := t.columns[:t.key]
-	into := "INSERT INTO " + t.name + " (" + names(t.columns, "") + ") SELECT * FROM " + unnest(t.columns, 1)
+	into := "INSERT INTO " + t.name + " (" + names(t.columns, "") + ") SELECT " + given(t.columns) + " FROM " + unnest(t.columns, 1) + " AS u (" + names(t.columns, "") + ")"
 	conflict := " ON CONFLICT (" + names(key, "") + ") DO UPDATE SET "
 	sql := into
 	switch k.op {
@@ -58,6 +73,10 @@ func (e *pg) sql(k stmtKey) string {
 		sql = "UPDATE " + t.name + " AS t SET " + pairs(t.columns[t.key:], "", "u.", ", ") + " FROM " + unnest(t.columns, 1) +
 			" AS u (" + names(t.columns, "") + ") WHERE " + pairs(key, "t.", "u.", " AND ")
 	case upsert:
+		if t.key == len(t.columns) {
+			sql += " ON CONFLICT DO NOTHING"
+			break
+		}
 		sql += conflict + pairs(t.columns[t.key:], "", "excluded.", ", ")
 	case add:
 		last := t.columns[len(t.columns)-1].name

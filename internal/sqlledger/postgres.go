@@ -149,6 +149,39 @@ func (e *pg) readOnce(ctx context.Context, sql string, args []any, each func(sca
 	return rows.Err()
 }
 
+// seek tells the planner, for one query and in one round trip, what not to try:
+// it takes a common word for a reason to read the table until enough were found.
+func (e *pg) seek(ctx context.Context, sql string, args []any, each func(scan scanner) error) error {
+	for try := 0; ; try++ {
+		seen := false
+		err := e.seekOnce(ctx, sql, args, func(scan scanner) error {
+			seen = true
+			return each(scan)
+		})
+		if err == nil || seen || try == 2 || ctx.Err() != nil || !lostConnection(err) {
+			return pgError(err, false)
+		}
+	}
+}
+
+func (e *pg) seekOnce(ctx context.Context, sql string, args []any, each func(scan scanner) error) error {
+	var b pgx.Batch
+	settings := []string{"BEGIN", "SET LOCAL enable_seqscan = off", "SET LOCAL enable_hashjoin = off", "SET LOCAL enable_mergejoin = off"}
+	for _, s := range settings {
+		b.Queue(s)
+	}
+	b.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := each(rows.Scan); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+	b.Queue("COMMIT")
+	return e.pool.SendBatch(ctx, &b).Close()
+}
+
 // connected makes sure of a connection. While the server is away, callers are
 // told so at once, and only now and then is it tried again.
 func (e *pg) connected(ctx context.Context) error {

@@ -52,6 +52,9 @@ func (r *recent) committed(statements []statement) {
 	}
 	for i := range statements {
 		s := &statements[i]
+		if s.table == edgeTable || s.table != nil && s.table.of != nil {
+			continue // never loaded by their keys
+		}
 		switch s.op {
 		case insert, update:
 			for _, row := range s.rows {

@@ -15,7 +15,8 @@ var (
 	totalTable   = &table{name: "totals", key: 1, columns: concat(text("name"), whole("value"))}
 	workTable    = &table{name: "work", key: 2, columns: concat(text("kind", "id", "org"),
 		whole("dirty", "attempts", "due", "turn", "token", "until"), text("holder", "cause", "note"))}
-	logTable = &table{name: "log", key: 1, columns: concat(whole("seq", "at"),
+	edgeTable = &table{name: "edges", key: 2, columns: text("src", "dst")} // of objects that are not gone
+	logTable  = &table{name: "log", key: 1, columns: concat(whole("seq", "at"),
 		text("actor", "cause", "op", "kind", "id", "org"), whole("version"), text("state"))}
 )
 
@@ -44,6 +45,9 @@ var migrations = [][]string{{
 	`pg:CREATE SEQUENCE fence`,
 	// Rows come and go by the thousand here; the default waits for a fifth of the table to be dead.
 	`pg:ALTER TABLE work SET (autovacuum_vacuum_scale_factor = 0.02, fillfactor = 70)`,
+}, {
+	`CREATE TABLE edges (src {text} NOT NULL, dst {text} NOT NULL, PRIMARY KEY (src, dst)){compact}`,
+	`CREATE INDEX edges_back ON edges (dst, src)`,
 }}
 
 // migrate brings the schema to this program's version, in one transaction and

@@ -53,6 +53,14 @@ func encodeState(o *ledger.Object) string {
 		}
 		b = append(b, '}')
 	}
+	if len(o.Links) > 0 {
+		b = append(b, `,"links":`...)
+		b = appendLinks(b, o.Links)
+	}
+	if o.Words != "" {
+		b = append(b, `,"words":`...)
+		b = appendString(b, o.Words)
+	}
 	b = append(b, `,"generation":`...)
 	b = strconv.AppendInt(b, o.Generation, 10)
 	b = append(b, `,"version":`...)
@@ -145,6 +153,24 @@ func appendLabels(b []byte, labels map[string]string) []byte {
 		b = appendString(b, labels[k])
 	}
 	return append(b, '}')
+}
+
+func encodeLinks(links []string) string {
+	if len(links) == 0 {
+		return ""
+	}
+	return string(appendLinks(nil, links))
+}
+
+func appendLinks(b []byte, links []string) []byte {
+	b = append(b, '[')
+	for i, end := range links {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendString(b, end)
+	}
+	return append(b, ']')
 }
 
 func appendTime(b []byte, t time.Time) []byte {

@@ -9,6 +9,8 @@ import (
 type column struct {
 	name string
 	text bool // else a 64-bit integer
+	// cast is PostgreSQL's type of a column that is written as text and never read.
+	cast string
 }
 
 // table is what bulk loads and writes need to know. The first key columns are

@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,9 +42,11 @@ func testPut(r *rig) {
 		{"a status is no intent", func(o *ledger.Object) { o.Status = json.RawMessage(`{"ok":true}`) }, 2, 3},
 		{"a phase is no intent", func(o *ledger.Object) { o.Phase = "ready" }, 2, 4},
 		{"a label is no intent", func(o *ledger.Object) { o.Labels = map[string]string{"k": "v"} }, 2, 5},
-		{"a field is no intent", func(o *ledger.Object) { o.Fields = ledger.Fields{"legs": 2} }, 2, 6},
-		{"removing intent is a change of it", func(o *ledger.Object) { o.Spec = nil }, 3, 7},
-		{"versions need no change of many columns", func(o *ledger.Object) { o.View = json.RawMessage(`1`) }, 3, 8},
+		{"a link is no intent", func(o *ledger.Object) { o.Links = []string{"cage/a", "external/b"} }, 2, 6},
+		{"a word is no intent", func(o *ledger.Object) { o.Words = "large, green" }, 2, 7},
+		{"a field is no intent", func(o *ledger.Object) { o.Fields = ledger.Fields{"legs": 2} }, 2, 8},
+		{"removing intent is a change of it", func(o *ledger.Object) { o.Spec = nil }, 3, 9},
+		{"versions need no change of many columns", func(o *ledger.Object) { o.View = json.RawMessage(`1`) }, 3, 10},
 	}
 	for _, s := range steps {
 		before := o
@@ -66,8 +69,8 @@ func testPut(r *rig) {
 		order = append(order, o.Ref.String())
 	}
 	r.same(order, []string{"cage/b", "cage/a", "beast/b"}, "results come in the order of the puts")
-	if res.Seq != 11 {
-		r.Fatalf("seq of three more changes is %d, want that of the last: 11", res.Seq)
+	if res.Seq != 13 {
+		r.Fatalf("seq of three more changes is %d, want that of the last: 13", res.Seq)
 	}
 }
 
@@ -85,6 +88,7 @@ func testRoundTrip(r *rig) {
 			Labels: map[string]string{"a": "1", "b": ""},
 			Fields: ledger.Fields{"species": "t-rex", "legs": int64(2), "tame": true, "born": born},
 			Spec:   json.RawMessage(`{"x":1}`), Status: json.RawMessage(`[]`), View: json.RawMessage(`"v"`),
+			Links: []string{"beast/b", "external/c", "beast/b"}, Words: "large\tgreen",
 			Deleted: born,
 		}},
 		{"empty values are no nulls lost on the way", ledger.Object{
@@ -95,6 +99,10 @@ func testRoundTrip(r *rig) {
 			Fields: ledger.Fields{"species": "%_\\'; DROP TABLE objects; --"},
 			Spec:   json.RawMessage(`{ "html":"<&>", "zero":"\u0000", "sur":"\ud800", "big":123456789012345678901234567890.10, "dup":1,"dup":2 }`),
 		}},
+		{"links and words that might be mangled", ledger.Object{
+			Links: []string{`a"b`, `c\d`, "e\nf", "<&>", "'", "☃", strings.Repeat("l", ledger.MaxLink)}, Words: "'\" \\ <&> \u2028 ☃ % * : -- ( AND"}},
+		{"the most links", ledger.Object{Links: slices.Repeat([]string{"external/x", "external/y"}, ledger.MaxLinks/2)}},
+		{"the most words", ledger.Object{Words: strings.Repeat("word ", ledger.MaxWords/5)}},
 		{"the longest org", ledger.Object{Org: long}},
 		{"the longest owner", ledger.Object{Owner: long}},
 		{"the longest name", ledger.Object{Name: long}},

@@ -75,7 +75,7 @@ func drawPut(t *rapid.T, m *Model, prefix string, ref ledger.Ref) ledger.Put {
 	if o.Org == "" {
 		o.Org = orgsOf(prefix)[0]
 	}
-	switch rapid.IntRange(0, 7).Draw(t, "edit") {
+	switch rapid.IntRange(0, 9).Draw(t, "edit") {
 	case 0:
 		o.Org = rapid.SampledFrom(orgsOf(prefix)).Draw(t, "org")
 	case 1:
@@ -93,6 +93,14 @@ func drawPut(t *rapid.T, m *Model, prefix string, ref ledger.Ref) ledger.Put {
 	case 6:
 		if ref.Kind == "beast" {
 			o.Fields = ledger.Fields{"legs": rapid.IntRange(0, 2).Draw(t, "legs"), "born": rapid.SampledFrom(days).Draw(t, "born")}
+		}
+	case 8:
+		if ref.Kind == "beast" {
+			o.Links = rapid.SampledFrom([][]string{nil, {"cage/x"}, {"cage/x", "external/y"}, {"external/y", "cage/x"}}).Draw(t, "links")
+		}
+	case 9:
+		if ref.Kind == "beast" {
+			o.Words = rapid.SampledFrom([]string{"", "tame", "tame <&> \"wild\""}).Draw(t, "words")
 		}
 	case 7:
 		o.Name = rapid.SampledFrom([]string{"", "rex", "a\x00b"}).Draw(t, "name")

@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -59,6 +60,16 @@ func badSets(n int) map[string]ledger.Set {
 		"invalid JSON text":      put(func(o *ledger.Object) { o.Status = json.RawMessage("\"\xff\"") }),
 		"two JSON values":        put(func(o *ledger.Object) { o.View = json.RawMessage(`1 2`) }),
 		"too large":              put(func(o *ledger.Object) { o.Spec = json.RawMessage(`"` + strings.Repeat("x", ledger.MaxObject) + `"`) }),
+		"link to nothing":        put(func(o *ledger.Object) { o.Links = []string{"cage/a", ""} }),
+		"link to a zero byte":    put(func(o *ledger.Object) { o.Links = []string{"a\x00"} }),
+		"link to bad text":       put(func(o *ledger.Object) { o.Links = []string{"\xff"} }),
+		"endless link":           put(func(o *ledger.Object) { o.Links = []string{strings.Repeat("l", ledger.MaxLink+1)} }),
+		"too many links":         put(func(o *ledger.Object) { o.Links = slices.Repeat([]string{"a"}, ledger.MaxLinks+1) }),
+		"links of a cage":        put(func(o *ledger.Object) { o.Kind, o.Links = "cage", []string{"a"} }),
+		"words of a cage":        put(func(o *ledger.Object) { o.Kind, o.Words = "cage", "a" }),
+		"too many words":         put(func(o *ledger.Object) { o.Words = strings.Repeat("w", ledger.MaxWords+1) }),
+		"zero byte in the words": put(func(o *ledger.Object) { o.Words = "a\x00" }),
+		"invalid words":          put(func(o *ledger.Object) { o.Words = "\xff" }),
 		"written twice":          with(func(s *ledger.Set) { s.Puts = append(s.Puts, s.Puts[0]) }),
 		"finish without a lease": with(func(s *ledger.Set) { s.Finish = &ledger.Finish{} }),
 		"claim of no name":       with(func(s *ledger.Set) { s.Claims = []ledger.Claim{{Holder: ref}} }),

@@ -97,6 +97,13 @@ func Run(t *testing.T, open Open) {
 		{"TallyInvalid", testTallyInvalid},
 		{"CounterList", testCounterList},
 
+		{"Reach", testReach},
+		{"ReachAgrees", testReachAgrees},
+		{"Search", testSearch},
+		{"SearchAgrees", testSearchAgrees},
+		{"SearchMany", testSearchMany},
+		{"FindInvalid", testFindInvalid},
+
 		{"Blobs", testBlobs},
 		{"Secrets", testSecrets},
 		{"Reopen", testReopen},
@@ -147,6 +154,7 @@ func Kinds() []ledger.Kind {
 			Scope:  []string{"species", "org"},
 			Totals: [][]string{{"org"}, {"species", "org"}, {"legs"}, {"phase", "species", "legs", "tame", "born"}, {"species", "born"}},
 			Text:   []string{"name", "owner", "species"},
+			Linked: true, Searched: true,
 		},
 		{Name: "cage", Totals: [][]string{{"org"}, {}}},
 	}
