@@ -7,8 +7,6 @@
 package template
 
 import (
-	"encoding/json"
-
 	"github.com/droverhq/drover/internal/document"
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/offering"
@@ -29,8 +27,9 @@ type File struct {
 }
 
 // Spec is what a template says. Text with ${...} is CEL over params, env (name,
-// id, org, owner, description, tags), index (of a resource with a count), and the
-// resources and groups by their names: ${db.outputs.url}, ${web[0].outputs.port},
+// id, org, owner, description, tags), files (the text of the template's files by
+// their paths), index (of a resource with a count), and the resources and groups
+// by their names: ${db.outputs.url}, ${web[0].outputs.port},
 // ${front.api.outputs.url}, ${front.outputs.url} of a group that is a template.
 type Spec struct {
 	Version     string         `json:"version"` // for people: "1.2.0"
@@ -60,7 +59,7 @@ type Resource struct {
 	Connection  string   `json:"connection,omitempty"` // default "default"
 	// Count makes so many of it; a number or ${...} over params. Without it there
 	// is one, without an index.
-	Count json.RawMessage `json:"count,omitempty"`
+	Count any `json:"count,omitempty"`
 	// When is a condition over params; without, it is always there.
 	When string `json:"when,omitempty"`
 	// Needs are edges besides those of references: names of resources and groups,
