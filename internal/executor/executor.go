@@ -121,6 +121,9 @@ type Resource struct {
 	// safe. What is needed to find work again is saved before the work begins.
 	// It is nil while planning and observing.
 	Save func(ctx context.Context, state []byte) error
+	// Files of the template that the resource is said in, by path; nil: there are
+	// none to be had.
+	Files func(ctx context.Context) (map[string][]byte, error)
 	// Log is what users read live. No secrets: values wrapped in Secret are
 	// struck out of it as far as they can be recognised.
 	Log io.Writer
