@@ -48,7 +48,8 @@ func (s *Server) TokenOf(t testing.TB, ttl string, policies ...string) string {
 			Token string `json:"client_token"`
 		} `json:"auth"`
 	}
-	s.ask(t, http.MethodPost, "auth/token/create", map[string]any{"policies": policies, "ttl": ttl, "no_default_policy": false}, &out)
+	// One without any would have those of whoever makes it, who may do everything.
+	s.ask(t, http.MethodPost, "auth/token/create", map[string]any{"policies": append(policies, "default"), "ttl": ttl}, &out)
 	return out.Auth.Token
 }
 
