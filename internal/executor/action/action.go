@@ -282,8 +282,10 @@ func (e Executor) Destroy(ctx context.Context, r executor.Resource) (executor.Re
 		return executor.Result{Done: err == nil}, err
 	}
 	w := wanted{check: s.Check, checksKnown: true, secrets: secretsOf(r.Inputs)}
-	for _, value := range s.Remove.Env {
-		w.secrets = append(w.secrets, value) // which of them is one is not remembered
+	for name, value := range s.Remove.Env {
+		if p, ok := s.Pieces["env."+name]; !ok || p.Shown == executor.Hidden {
+			w.secrets = append(w.secrets, value)
+		}
 	}
 	if len(s.Check.Argv) > 0 {
 		there, err := e.there(ctx, r, s, w)
