@@ -28,6 +28,13 @@ func (c *Client) Undrain(ctx context.Context, cluster string) (v1.Object, error)
 	return out, err
 }
 
+// Abandon gives a cluster up that is lost for good.
+func (c *Client) Abandon(ctx context.Context, cluster string, a v1.AbandonCluster) (v1.Object, error) {
+	var out v1.Object
+	err := c.do(ctx, call{method: http.MethodPost, path: []string{"clusters", cluster, "abandon"}, body: a}, &out)
+	return out, err
+}
+
 // Placement tells why an instance is where it is, and where it would go now.
 func (c *Client) Placement(ctx context.Context, resource, idOrName string) (v1.Placement, error) {
 	var out v1.Placement

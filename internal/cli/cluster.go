@@ -29,7 +29,8 @@ from a profile.
   drover describe cluster edge                                       why it is not ready, its steps
   drover cluster cordon edge                                         no new orders there
   drover cluster drain edge --wait                                   and empty in the end
-  drover cluster delete edge                                         and gone`,
+  drover cluster delete edge                                         and gone
+  drover cluster abandon edge --reason TEXT                          lost for good`,
 		Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -45,7 +46,7 @@ refused while instances run there. The same as ` + "`drover delete cluster`" + `
 	}
 	cmd.AddCommand(c.registerCluster(), c.joinCluster(),
 		c.createCluster(&cobra.Command{Use: "create NAME", Example: "  drover cluster create c2 --profile small --provider aws --region us-east-1 --wait"}),
-		c.drainCluster(), c.undrainCluster(), c.cordonCluster(true), c.cordonCluster(false), c.limitCluster(), c.labelCluster(), c.taintCluster(), remove)
+		c.drainCluster(), c.undrainCluster(), c.cordonCluster(true), c.cordonCluster(false), c.limitCluster(), c.labelCluster(), c.taintCluster(), c.abandonCluster(), remove)
 	return cmd
 }
 

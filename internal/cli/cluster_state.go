@@ -29,6 +29,7 @@ type clusterState struct {
 		Draining      bool              `json:"draining"`
 		Limit         *int64            `json:"limit"`
 		Fleet         bool              `json:"fleet"`
+		Abandoned     string            `json:"abandoned"`
 	}
 	Status struct {
 		Capacity     int64               `json:"capacity"`
@@ -116,6 +117,8 @@ func clusterDetail(o v1.Object) string {
 // aside says why a cluster takes no new orders; "" if it does.
 func (s clusterState) aside() string {
 	switch {
+	case s.Spec.Abandoned != "":
+		return "given up as lost"
 	case s.Spec.Draining && s.Status.Operation == "":
 		return "drained"
 	case s.Spec.Draining:
@@ -133,6 +136,8 @@ func (s clusterState) notReady(o v1.Object) string {
 	switch o.Phase {
 	case "ready":
 		return ""
+	case "abandoned":
+		return "it was given up as lost: " + clean(s.Spec.Abandoned, false) + ". Delete what ran there, then `drover cluster delete " + name + "`"
 	case "cluster_accepted":
 		return cmp.Or(said, "nobody has begun to make it yet")
 	case "cluster_provisioning":
@@ -238,7 +243,7 @@ func clusterFacts(o v1.Object, use *v1.ClusterUse, since time.Time, now time.Tim
 	}
 	gone := o.Deleted != nil || slices.Contains(leaving, o.Phase)
 	switch name, aside := clean(o.ID, false), s.aside(); {
-	case gone: // it takes nothing any more, which the phase says
+	case gone || s.Spec.Abandoned != "": // it takes nothing any more, which the phase says
 	case aside == "":
 		add("Orders", "takes new ones")
 	case aside == "takes no new orders":

@@ -118,7 +118,7 @@ func (c *CLI) confirm(r v1.Resource, found []v1.Object) error {
 // be in any.
 var phases = map[string][]string{
 	"instance":  {"accepted", "preparing", "provisioning", "ready", "failed", "suspending", "suspended", "resuming", "deprovision", "deleting"},
-	"cluster":   {"cluster_accepted", "cluster_provisioning", "cluster_provisioned", "waiting_for_fleetshard_operator", "ready", "deprovisioning", "cleanup", "failed"},
+	"cluster":   {"cluster_accepted", "cluster_provisioning", "cluster_provisioned", "waiting_for_fleetshard_operator", "ready", "deprovisioning", "cleanup", "failed", "abandoned"},
 	"operation": {"running", "succeeded", "failed", "superseded"},
 }
 

@@ -27,6 +27,7 @@ func (f *fake) clusterRoutes() map[string]func(r *http.Request) (any, error) {
 		"POST /api/v1/clusters/{id}/join":       f.join,
 		"POST /api/v1/clusters/{id}/drain":      f.drain,
 		"POST /api/v1/clusters/{id}/undrain":    f.undrain,
+		"POST /api/v1/clusters/{id}/abandon":    f.abandon,
 		"GET /api/v1/{resource}/{id}/placement": f.placement,
 		"POST /api/v1/placement/explain":        f.explain,
 		"GET /api/v1/capacity":                  f.capacity,
@@ -174,6 +175,25 @@ func (f *fake) drain(r *http.Request) (any, error) {
 		delete(f.plan, o.ID)
 	}
 	return f.writeCluster(o, spec, "drain")
+}
+
+func (f *fake) abandon(r *http.Request) (any, error) {
+	o, spec, err := f.cluster(r)
+	if err != nil {
+		return nil, err
+	}
+	var q v1.AbandonCluster
+	if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+		return nil, fault(400, "DROVER-17", err.Error())
+	}
+	if o.Phase == "ready" {
+		return nil, fault(409, "DROVER-6", "the agent of cluster "+o.ID+" is connected: it is not lost")
+	}
+	if spec["abandoned"] != nil {
+		return o, nil
+	}
+	spec["abandoned"], spec["destroy"], o.Phase = q.Reason, q.Destroy, "abandoned"
+	return f.writeCluster(o, spec, "abandon")
 }
 
 func (f *fake) deleteCluster(r *http.Request) (any, error) {

@@ -142,7 +142,7 @@ func (k *Known) bar(w *Wanted) Refusal {
 		return no(OtherTenant, "a tenant's own cluster hosts only what names it")
 	case s.Provider != w.Provider || s.Region != w.Region:
 		return no(OtherPlace, fmt.Sprintf("region %s of %s", s.Region, s.Provider))
-	case s.Deleted:
+	case s.Deleted || s.Abandoned != "":
 		return no(Leaving, "")
 	case k.Phase != Ready:
 		return no(NotReady, k.Phase)

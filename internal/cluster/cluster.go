@@ -24,6 +24,7 @@ const (
 	Deprovisioning = "deprovisioning" // its provider takes it away
 	Cleanup        = "cleanup"        // it is gone, and its accounts go
 	Failed         = "failed"         // it cannot be made; the reason says why
+	Abandoned      = "abandoned"      // an operator has given it up as lost
 )
 
 // Transition is one row of the table of all moves between phases.
@@ -50,6 +51,12 @@ var Transitions = []Transition{
 	{Waiting, Deprovisioning, "user", "deleted, or spare"},
 	{Ready, Deprovisioning, "user", "deleted, or spare"},
 	{Failed, Deprovisioning, "user", "deleted"},
+	{Accepted, Abandoned, "user", "given up as lost"},
+	{Provisioning, Abandoned, "user", "given up as lost"},
+	{Provisioned, Abandoned, "user", "given up as lost"},
+	{Waiting, Abandoned, "user", "given up as lost"},
+	{Failed, Abandoned, "user", "given up as lost"},
+	{Abandoned, Deprovisioning, "user, worker", "deleted once all that ran there is deleted, or its maker is to take away what is left of it"},
 	{Deprovisioning, Ready, "worker", "an instance was being placed there when it was deleted: it stays"},
 	{Deprovisioning, Waiting, "worker", "the same, and its agent is not there"},
 	{Deprovisioning, Cleanup, "worker", "its maker has taken it away"},
@@ -100,7 +107,11 @@ type Spec struct {
 	Draining      bool   `json:"draining,omitempty"`
 	Limit         *int64 `json:"limit,omitempty"`      // units that may be placed there, whatever the agent says; nil: as many as fit
 	Kubeconfig    string `json:"kubeconfig,omitempty"` // reference of the sealed one that it was registered with
-	Fleet         bool   `json:"fleet,omitempty"`      // the fleet made it for lack of room, and may remove it
+	// Abandoned is why an operator gave it up as lost; empty: nobody did. Destroy:
+	// its maker is to take away what is left of it all the same.
+	Abandoned string `json:"abandoned,omitempty"`
+	Destroy   bool   `json:"destroy,omitempty"`
+	Fleet     bool   `json:"fleet,omitempty"` // the fleet made it for lack of room, and may remove it
 }
 
 // Status is what its agent reports. Heartbeats without news are not written.

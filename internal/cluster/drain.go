@@ -62,6 +62,7 @@ func (s *Service) occupied(ctx context.Context, id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	used = InUse(used)
 	var names []string
 	var total int64
 	if s.Hosted != nil {
@@ -98,6 +99,9 @@ func (s *Service) Delete(ctx context.Context, id string) (ledger.Object, error) 
 		what, err := s.occupied(ctx, id)
 		if err != nil {
 			return o, err
+		}
+		if what != "" && c.Spec.Abandoned != "" {
+			return o, fault.New(fault.Conflict, "%s were lost with cluster %s: delete them first, so that its agent can be told to remove them if it returns", what, id).Because("not-empty")
 		}
 		if what != "" {
 			return o, fault.New(fault.Conflict, "cluster %s hosts %s: delete them first, or drain the cluster with force and wait until they have ended", id, what).Because("not-empty")

@@ -190,7 +190,7 @@ func (s *Service) DeleteOwn(ctx context.Context, id string) (ledger.Object, erro
 		if err != nil {
 			return o, err
 		}
-		if used > 0 {
+		if InUse(used) > 0 {
 			return o, fault.New(fault.Conflict, "cluster %s still hosts instances: delete them first", id)
 		}
 		o, err = s.depart(ctx, c)

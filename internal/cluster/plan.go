@@ -86,6 +86,8 @@ type (
 	Strip    struct{ Last bool }
 	Abandon  struct{}
 	Withdraw struct{}
+	// Lose marks everything on it as lost.
+	Lose struct{}
 	// Clean gives back what it has elsewhere, and is the last.
 	Clean struct{}
 	// Come is to look again later.
@@ -108,6 +110,7 @@ func (Leave) action()    {}
 func (Strip) action()    {}
 func (Abandon) action()  {}
 func (Withdraw) action() {}
+func (Lose) action()     {}
 func (Clean) action()    {}
 func (Come) action()     {}
 
@@ -131,6 +134,8 @@ func Plan(c Cluster, f Facts, now time.Time) []Action {
 		return nil
 	case Provisioned, Waiting, Ready:
 		return planFit(c, f)
+	case Abandoned:
+		return planAbandoned(c, f)
 	case Deprovisioning:
 		return planLeaving(c, f, now)
 	case Cleanup:
@@ -212,6 +217,12 @@ func says(ready, all int, why string) string {
 // planLeaving takes a cluster away, once it is sure that nothing runs there.
 func planLeaving(c Cluster, f Facts, now time.Time) []Action {
 	s := &c.Status
+	if c.Spec.Abandoned != "" { // nothing runs there that anybody counts on
+		if c.Spec.Destroy && s.Maker != nil {
+			return []Action{Withdraw{}}
+		}
+		return []Action{Move{To: Cleanup, Reason: s.Reason}}
+	}
 	since := s.Since
 	if since.IsZero() {
 		since = c.Updated

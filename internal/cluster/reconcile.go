@@ -92,7 +92,7 @@ func (r *run) result(set ledger.Set) reconcile.Result {
 // stuck says what is in the way, where people look for it, and tries again.
 func (r *run) stuck(err error) (reconcile.Result, error) {
 	switch r.c.Phase {
-	case Provisioning, Provisioned, Deprovisioning, Cleanup:
+	case Provisioning, Provisioned, Deprovisioning, Cleanup, Abandoned:
 	default:
 		return reconcile.Result{}, err // the message is the agent's
 	}
@@ -151,6 +151,8 @@ func (r *run) step(ctx context.Context, a Action) error {
 		r.c.Status.Steps, r.op = nil, "steps"
 	case Withdraw:
 		return r.withdraw(ctx)
+	case Lose:
+		return r.lose(ctx)
 	case Clean:
 		return r.clean(ctx)
 	}
@@ -333,7 +335,7 @@ func (s *Service) Unsettled(ctx context.Context, after string, limit int) ([]led
 		if err != nil {
 			continue
 		}
-		settled := c.Phase == Waiting || c.Phase == Ready || c.Phase == Failed
+		settled := c.Phase == Waiting || c.Phase == Ready || c.Phase == Failed || c.Phase == Abandoned
 		if !settled || c.Spec.Deleted || c.Status.Operation != "" || s.Accounts != nil && c.Status.Client == "" || s.hasSteps(c) {
 			wakes = append(wakes, ledger.Wake{Ref: o.Ref, Org: o.Org})
 		}

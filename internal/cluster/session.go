@@ -58,9 +58,12 @@ func (s *Service) Admit(ctx context.Context, id string, c Caller) error {
 	if err != nil {
 		return err
 	}
-	_, status, err := Decode(o)
+	spec, status, err := Decode(o)
 	if err != nil {
 		return err
+	}
+	if c.Polls && spec.Abandoned != "" { // what it is not told of it would remove
+		return Returned(id, spec.Abandoned)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -97,7 +97,14 @@ func (s *Service) Enlist(ctx context.Context, want Request) (ledger.Object, erro
 	if err != nil {
 		return ledger.Object{}, err
 	}
-	return s.Register(ctx, want.ID, spec)
+	o, err := s.Register(ctx, want.ID, spec)
+	if err != nil {
+		return o, err
+	}
+	if have, _, err := Decode(o); err == nil && have.Abandoned != "" {
+		return o, fault.New(fault.Conflict, "cluster %s was given up as lost: delete it first (drover cluster delete %s), or take another name", want.ID, want.ID).Because("cluster-taken")
+	}
+	return o, nil
 }
 
 // draw turns a request into what is wanted of a cluster.
@@ -215,6 +222,9 @@ func (s *Service) want(ctx context.Context, id, op string, change func(*Cluster)
 		}
 		if c.Spec.Deleted {
 			return o, fault.New(fault.Conflict, "cluster %s is being taken away", id).Because("deleted")
+		}
+		if c.Spec.Abandoned != "" {
+			return o, fault.New(fault.Conflict, "cluster %s was given up as lost: nothing can be changed about it any more", id).Because("deleted")
 		}
 		if err := change(&c); err != nil {
 			return o, err

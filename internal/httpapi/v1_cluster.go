@@ -33,6 +33,11 @@ type drainInput struct {
 	Body *v1.DrainCluster
 }
 
+type abandonInput struct {
+	ID   string `path:"id" doc:"Id of the cluster" maxLength:"256"`
+	Body v1.AbandonCluster
+}
+
 // answered is accepted with a status of its own.
 type answered struct {
 	Status    int
@@ -76,6 +81,18 @@ func (o *own) routesCluster() {
 			return nil, err
 		}
 		return &body[v1.Object]{wire(&c, o.names(), access.From(ctx))}, nil
+	})
+	huma.Register(o.api, huma.Operation{
+		OperationID: "abandon-cluster", Method: http.MethodPost, Path: "/api/v1/clusters/{id}/abandon", Tags: tags,
+		Summary: "Give a data plane up that is lost for good; operators only", DefaultStatus: http.StatusAccepted, MaxBodyBytes: -1,
+		Description: "Its instances are failed with the reason, hold no room, and can be deleted without its agent's word; an agent that returns is told to remove those that were, and is refused otherwise. " +
+			"It is refused while the agent is connected. There is no way back. The operation ends when all instances are marked; delete the cluster when they are gone.",
+	}, func(ctx context.Context, in *abandonInput) (*accepted, error) {
+		if err := o.mayChangeCluster(ctx, in.ID); err != nil {
+			return nil, err
+		}
+		c, err := o.Clusters.Abandon(ctx, in.ID, in.Body.Reason, in.Body.Destroy)
+		return o.acceptCluster(ctx, c, err)
 	})
 	huma.Register(o.api, huma.Operation{
 		OperationID: "delete-cluster", Method: http.MethodDelete, Path: "/api/v1/clusters/{id}", Tags: tags,

@@ -19,6 +19,8 @@ type (
 	}
 	// Unplace gives the units back after the cluster had no room.
 	Unplace struct{}
+	// Vacate gives the units back of what was lost with its cluster.
+	Vacate struct{ Reason string }
 	// Render makes the data plane's document for the present generation.
 	Render struct{}
 	// Call calls the hooks of the present phase.
@@ -74,6 +76,7 @@ type (
 func (Move) action()     {}
 func (Place) action()    {}
 func (Unplace) action()  {}
+func (Vacate) action()   {}
 func (Render) action()   {}
 func (Call) action()     {}
 func (Finish) action()   {}

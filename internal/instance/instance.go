@@ -46,6 +46,8 @@ var Transitions = []Transition{
 	{Ready, Suspending, "user, clock", "an operator suspends it, or its end is within the grace period"},
 	{Failed, Ready, "agent", "the agent reports ready again, unless a hook refused what is wanted"},
 	{Suspending, Suspended, "agent", "the agent reports suspended"},
+	{Suspending, Failed, "worker", "an operator has given up its data plane as lost"},
+	{Suspended, Failed, "worker", "an operator has given up its data plane as lost"},
 	{Suspended, Resuming, "user, worker", "an operator resumes it, or its end is far again"},
 	{Resuming, Ready, "agent", "the agent reports ready"},
 	{Resuming, Failed, "agent", "the agent reports an error, or a hook refused"},
@@ -58,7 +60,7 @@ var Transitions = []Transition{
 	{Suspending, Deprovision, "user, clock", "deleted, past its end, or its owner was denied"},
 	{Suspended, Deprovision, "user, clock", "deleted, past its end, or its owner was denied"},
 	{Resuming, Deprovision, "user, clock", "deleted, past its end, or its owner was denied"},
-	{Deprovision, Deleting, "agent", "the agent reports that it is gone, or it never reached a data plane"},
+	{Deprovision, Deleting, "agent", "the agent reports that it is gone, it never reached a data plane, or that was given up as lost"},
 }
 
 var moves = func() map[[2]string]bool {
@@ -153,6 +155,7 @@ type Status struct {
 	Sought    time.Time         `json:"sought,omitzero"`    // since when it is sent from one to another, or back
 	Namespace string            `json:"namespace,omitempty"`
 	Placement string            `json:"placement,omitempty"` // new for every placing
+	Lost      string            `json:"lost,omitempty"`      // why its cluster was given up for good; empty: it was not
 	Versions  map[string]string `json:"versions,omitempty"`  // chosen for components that the spec leaves open
 
 	// Held are the ledger's counters that it counts in; they are given back

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -25,6 +26,7 @@ type Item struct {
 type told struct {
 	Cluster   string          `json:"cluster"`
 	Placement string          `json:"placement"`
+	Lost      string          `json:"lost"`
 	Desired   json.RawMessage `json:"desired"`
 	Digest    string          `json:"digest"`
 	Rendered  int64           `json:"rendered"`
@@ -32,6 +34,7 @@ type told struct {
 	Token     int64           `json:"token"`
 	Observed  *struct {
 		Placement string `json:"placement"`
+		State     string `json:"state"`
 		Leaf      uint64 `json:"leaf,string"`
 	} `json:"observed"`
 }
@@ -39,11 +42,21 @@ type told struct {
 // DesiredItem tells what the data plane must have of an object; ok is false for
 // what it need not know (yet, or any more).
 func DesiredItem(o ledger.Object) (item Item, ok bool) {
-	if o.Kind != Kind.Name || !o.Deleted.IsZero() || o.Phase == Accepted || o.Phase == Preparing || o.Phase == Deleting {
+	if o.Kind != Kind.Name || o.Phase == Accepted || o.Phase == Preparing {
+		return Item{}, false
+	}
+	ended := !o.Deleted.IsZero() || o.Phase == Deleting
+	if ended && !bytes.Contains(o.Status, lostMark) {
 		return Item{}, false
 	}
 	var t told
 	if len(o.Status) == 0 || json.Unmarshal(o.Status, &t) != nil || len(t.Desired) == 0 || t.Cluster == "" {
+		return Item{}, false
+	}
+	if t.Lost != "" {
+		return t.tombstone(o)
+	}
+	if ended {
 		return Item{}, false
 	}
 	item = Item{
@@ -60,6 +73,20 @@ func DesiredItem(o ledger.Object) (item Item, ok bool) {
 		item.Seen = t.Observed.Leaf
 	}
 	return item, true
+}
+
+// lostMark is in the status of whatever was lost: nearly nothing was, and what
+// is gone need not be decoded to tell.
+var lostMark = []byte(`"lost":`)
+
+// tombstone is what a data plane that was given up must do if it returns after
+// all: remove what was deleted meanwhile, until it has said so. What nobody
+// deleted is not spoken of.
+func (t *told) tombstone(o ledger.Object) (Item, bool) {
+	if !gone(o.Phase) || t.Observed != nil && t.Observed.State == stateDeleted {
+		return Item{}, false
+	}
+	return Item{ID: o.ID, Cluster: t.Cluster, Generation: o.Generation, Token: t.Token, Delete: true, Digest: digestOf(t.Desired), Body: t.Desired}, true
 }
 
 // digestOf is the digest of a document as it travels: of its compact and escaped

@@ -102,6 +102,9 @@ func Plan(in Instance, facts Facts, now time.Time) []Action {
 	if end.why != "" && !facts.spares(end) {
 		return []Action{Expire{Why: end.why}}
 	}
+	if in.Status.Lost != "" && !gone(in.Phase) && in.Status.Cluster != "" {
+		return planLost(in, facts, alarm(in, facts, nil, now))
+	}
 	if facts.Hooks && !in.hooked(in.Phase) {
 		return []Action{Call{Within: hookWithin(in.Phase, facts)}}
 	}
@@ -124,7 +127,7 @@ func Plan(in Instance, facts Facts, now time.Time) []Action {
 		return alarm(in, facts, actions, now)
 	case Deprovision:
 		state, _, _ := in.seen()
-		if in.placed() && state != stateDeleted {
+		if in.placed() && state != stateDeleted && in.Status.Lost == "" {
 			if in.Status.Rendered != in.Generation {
 				return []Action{Render{}} // the document says that it is to go
 			}

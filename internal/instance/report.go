@@ -143,6 +143,13 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 		if item.Generation < 0 || item.Generation > in.Generation {
 			return none, fault.New(fault.Invalid, "not of this generation")
 		}
+		if in.Status.Lost != "" {
+			out, err := s.buried(ctx, in, item)
+			if fault.Reason(err) == "version" && attempt < maxConflicts {
+				continue
+			}
+			return out, err
+		}
 		if !o.Deleted.IsZero() || o.Phase == Deleting { // a late word on what is gone
 			if item.State == stateDeleted || item.Leaf == 0 || o.Deleted.IsZero() {
 				return none, nil

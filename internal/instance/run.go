@@ -125,6 +125,8 @@ func (r *run) step(ctx context.Context, a Action) error {
 		}
 		in.Status.Since = r.now // it waits for room from here on
 		r.op = "unplace"
+	case Vacate:
+		r.vacate(a)
 	case Render:
 		return r.render(ctx)
 	case Call:
@@ -259,16 +261,21 @@ func (r *run) makeRoom(ctx context.Context) error {
 	return err
 }
 
+// room is what the units are counted in.
+func (in *Instance) room() []Hold {
+	if s := &in.Status; len(s.Room) == 0 && s.Units > 0 { // written before clusters had several counters
+		return []Hold{{Counter: cluster.CapacityCounter(s.Cluster), Units: s.Units}}
+	}
+	return in.Status.Room
+}
+
 // release gives the reserved units back.
 func (r *run) release() {
 	s := &r.in.Status
 	if s.Cluster == "" {
 		return
 	}
-	if len(s.Room) == 0 && s.Units > 0 { // written before clusters had several counters
-		s.Room = []Hold{{Counter: cluster.CapacityCounter(s.Cluster), Units: s.Units}}
-	}
-	for _, h := range s.Room {
+	for _, h := range r.in.room() {
 		r.set.Counts = append(r.set.Counts, ledger.Count{Name: h.Counter, Delta: -h.Units})
 	}
 	if r.in.Phase != Deleting { // what is gone keeps the memory where it was
