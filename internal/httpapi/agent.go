@@ -104,6 +104,9 @@ func (o *own) sync(w http.ResponseWriter, r *http.Request) {
 	}
 	x.head, _ = o.agents.ready()
 	if err = x.fits(r.Context()); err == nil {
+		err = x.wanted()
+	}
+	if err == nil {
 		if wait := x.turn(); wait > 0 && !x.stay(w, r, wait) {
 			o.later(w, r, wait, "too many agents come at once")
 			return
@@ -249,6 +252,17 @@ func (x *exchange) fits(ctx context.Context) error {
 	}
 	// Another replica told the agent: this one must not tell it less.
 	return x.agents.reach(ctx, q.Seq)
+}
+
+// wanted refuses the agent of a cluster that was given up as lost, once it has
+// removed what was deleted meanwhile.
+func (x *exchange) wanted() error {
+	x.agents.mu.Lock()
+	defer x.agents.mu.Unlock()
+	if x.p.abandoned == "" || !x.p.empty() {
+		return nil
+	}
+	return cluster.Returned(x.id, x.p.abandoned)
 }
 
 // turn returns how long an agent that is new here has to wait.

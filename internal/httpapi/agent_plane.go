@@ -16,6 +16,7 @@ type plane struct {
 	installation string
 	anew         time.Time // tokens from before are another's
 	strays       []string  // as the ledger has them
+	abandoned    string    // why it was given up as lost; empty: it was not
 
 	told, seen v1.Tree
 	first      [v1.Buckets]*hubItem // the items of a bucket are a list
@@ -64,6 +65,16 @@ func (p *plane) step(id string) *hubItem {
 		}
 	}
 	return nil
+}
+
+// empty reports whether there is nothing to tell its agent.
+func (p *plane) empty() bool {
+	for _, it := range p.first {
+		if it != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *plane) announce() {

@@ -91,6 +91,9 @@ func (h *hub) load(ctx context.Context) error {
 	if err == nil {
 		err = h.each(ctx, instance.Kind.Name, head.Seq)
 	}
+	if err == nil {
+		err = h.tombstones(ctx)
+	}
 	var after ledger.Head
 	if err == nil {
 		after, err = h.store.Head(ctx)
@@ -154,6 +157,34 @@ func (h *hub) each(ctx context.Context, kind string, seq int64) error {
 	}
 }
 
+// tombstones are read of clusters that were given up as lost: no list of what is
+// there has what was deleted since.
+func (h *hub) tombstones(ctx context.Context) error {
+	h.mu.Lock()
+	var lost []string
+	for id, p := range h.planes {
+		if p.abandoned != "" {
+			lost = append(lost, id)
+		}
+	}
+	h.mu.Unlock()
+	for _, id := range lost {
+		for after, more := "", true; more; more = after != "" {
+			found, next, err := instance.Tombstones(ctx, h.store, id, after, desiredPage)
+			if err != nil {
+				return err
+			}
+			changes := make([]ledger.Change, len(found))
+			for i, o := range found {
+				changes[i] = ledger.Change{Object: o}
+			}
+			h.apply(ctx, changes)
+			after = next
+		}
+	}
+	return nil
+}
+
 // news is a change, decoded before the lock is taken.
 type news struct {
 	object  *ledger.Object
@@ -161,6 +192,7 @@ type news struct {
 	item    instance.Item
 	ok      bool            // there is an item
 	status  *cluster.Status // nil: it cannot be read
+	lost    string          // why the cluster was given up
 	steps   []cluster.StepItem
 	stepsOK bool
 }
@@ -201,9 +233,9 @@ func (h *hub) apply(ctx context.Context, changes []ledger.Change) {
 
 // read decodes a cluster. One that cannot be read keeps what it had.
 func (n *news) read(ctx context.Context, h *hub) {
-	_, status, err := cluster.Decode(*n.object)
+	spec, status, err := cluster.Decode(*n.object)
 	if err == nil {
-		n.status = &status
+		n.status, n.lost = &status, spec.Abandoned
 	}
 	if err == nil && n.object.Deleted.IsZero() {
 		n.steps, err = h.steps(*n.object)
@@ -253,6 +285,7 @@ func (h *hub) replace(n *news) {
 			p.announce() // who is held may have lost it
 		}
 		p.installation, p.client, p.anew, p.strays = s.Installation, s.Client, s.Anew, s.Strays
+		p.abandoned = n.lost
 	}
 	if !n.stepsOK {
 		return

@@ -27,7 +27,7 @@ const maxBehind = 1024
 // waysIn are the calls of operators on Drover's own API that give somebody a
 // way in and change nothing: only an entry tells who did. Those that let others'
 // things go are on record besides what they change.
-var waysIn = map[string]bool{"POST /api/v1/approvals/{id}/approve": true, "POST /api/v1/approvals/{id}/refuse": true, "POST /api/v1/tokens": true, "POST /api/v1/clusters/{id}/join": true}
+var waysIn = map[string]bool{"POST /api/v1/approvals/{id}/approve": true, "POST /api/v1/approvals/{id}/refuse": true, "POST /api/v1/tokens": true, "POST /api/v1/clusters/{id}/abandon": true, "POST /api/v1/clusters/{id}/join": true}
 
 // held keeps an answer back until it may go out. Headers go to where they will
 // be sent from.

@@ -40,7 +40,7 @@ var (
 var fixed = []resource{
 	{v1.Resource{Name: "instances", Singular: "instance", Kind: "instance", Verbs: readVerbs}, instance.Kind},
 	{v1.Resource{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: applyVerbs}, offering.Kind},
-	{v1.Resource{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: []string{"create", "delete", "drain", "get", "history", "list", "undrain", "update", "watch"}}, cluster.Kind},
+	{v1.Resource{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: []string{"abandon", "create", "delete", "drain", "get", "history", "list", "undrain", "update", "watch"}}, cluster.Kind},
 	{v1.Resource{Name: "profiles", Singular: "profile", Kind: cluster.KindProfile.Name, Verbs: applyVerbs}, cluster.KindProfile},
 	{v1.Resource{Name: "operations", Singular: "operation", Kind: "operation", Verbs: readVerbs}, operation.Kind},
 	{v1.Resource{Name: "audits", Singular: "audit", Kind: "audit", Verbs: readVerbs}, operation.AuditKind},
