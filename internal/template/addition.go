@@ -9,4 +9,6 @@ type Addition struct {
 	// What opens the repository; it is used once and not kept.
 	Username, Password string
 	SSHKey, KnownHosts []byte
+	// DryRun only says what is wrong with it.
+	DryRun bool
 }

@@ -2,6 +2,7 @@ package template
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
@@ -83,6 +84,17 @@ func (f *file) header() {
 		f.At([]any{"spec", "atOnce"}, "must be from 1 to 1000")
 	}
 	f.permissions(d.Spec.Permissions, []any{"spec", "permissions"})
+	for part, n := range map[string][2]int{
+		"outputs": {len(d.Spec.Outputs), 200}, "actions": {len(d.Spec.Actions), 50}, "policies": {len(d.Spec.Policies), 50},
+		"checks": {len(d.Spec.Checks), 50}, "links": {len(d.Spec.Links), 50}, "groups": {len(d.Spec.Groups), 500},
+	} {
+		if n[0] > n[1] {
+			f.At([]any{"spec", part}, "there are at most %d", n[1])
+		}
+	}
+	if data, err := json.Marshal(d.Spec.Parameters); err != nil || len(data) > maxSchema {
+		f.At([]any{"spec", "parameters"}, "have at most %d KiB", maxSchema>>10)
+	}
 }
 
 // form reports text that is empty or does not look as it must.
@@ -122,7 +134,7 @@ func (f *file) names() {
 	seen := map[string]bool{}
 	for i := range f.t.Spec.Resources {
 		r := f.resource(&f.t.Spec.Resources[i], nil, under(spec, "resources", i), seen)
-		if f.t.names[r.Name] == nil {
+		if f.t.names[r.Name] == nil && nameable(r.Name) {
 			f.t.names[r.Name] = &entry{resource: r}
 		}
 	}
@@ -133,7 +145,7 @@ func (f *file) names() {
 		f.t.groups = append(f.t.groups, g)
 		f.name(under(g.path, "name"), g.Name, seen)
 		f.words(g.path, g.Description, g.Tags)
-		if f.t.names[g.Name] == nil {
+		if f.t.names[g.Name] == nil && nameable(g.Name) {
 			f.t.names[g.Name] = &entry{group: g}
 		}
 		switch {
@@ -147,7 +159,7 @@ func (f *file) names() {
 		inner := map[string]bool{}
 		for j := range made.Resources {
 			r := f.resource(&made.Resources[j], g, under(g.path, "resources", j), inner)
-			if g.resources[r.Name] == nil {
+			if g.resources[r.Name] == nil && nameable(r.Name) {
 				g.resources[r.Name] = r
 			}
 		}
@@ -187,6 +199,8 @@ func (f *file) name(path []any, name string, seen map[string]bool) {
 	}
 	seen[name] = true
 }
+
+func nameable(name string) bool { return wordForm.MatchString(name) && !slices.Contains(taken, name) }
 
 // resource checks one resource's plain fields.
 func (f *file) resource(made *Resource, g *group, path []any, seen map[string]bool) *resource {
@@ -231,7 +245,8 @@ func (f *file) resource(made *Resource, g *group, path []any, seen map[string]bo
 	}
 	for i, name := range made.Secret {
 		if _, listed := described.Outputs[name]; known && !listed && !described.Open {
-			f.At(under(path, "secret", i), "executor %s has no output %.64q%s", made.Executor, name, near(name, described.Outputs, ""))
+			f.At(under(path, "secret", i), "executor %s has no output %.64q; %s", made.Executor, name,
+				near(name, described.Outputs, "it has "+strings.Join(slices.Sorted(maps.Keys(described.Outputs)), ", ")))
 		}
 		r.secret[name] = true
 	}
@@ -240,7 +255,7 @@ func (f *file) resource(made *Resource, g *group, path []any, seen map[string]bo
 
 // near suggests a name, or says something else.
 func near[V any](name string, known map[string]V, otherwise string) string {
-	if n := document.Nearest(name, known); n != "" {
+	if n := document.Nearest(name, known); n != "" && (len(name) > 4 || strings.EqualFold(n[:1], name[:1])) {
 		return "did you mean " + n + "?"
 	}
 	return otherwise

@@ -155,6 +155,7 @@ func (f *file) shifted(doc any, path []any, rule place, shift int) *expr.Templat
 		for _, p := range problems {
 			f.Inside(under(path, p.Path...), max(p.Offset-shift, 0), f.reword(p.Message))
 		}
+		f.rest(doc, path, rule)
 		return nil
 	}
 	if err != nil {
@@ -162,15 +163,37 @@ func (f *file) shifted(doc any, path []any, rule place, shift int) *expr.Templat
 		return nil
 	}
 	before := f.Found()
+	f.misuses(t, path, rule, shift)
+	if f.Found() > before {
+		return nil
+	}
+	return t
+}
+
+func (f *file) misuses(t *expr.Template, path []any, rule place, shift int) {
 	for _, u := range t.Uses() {
 		if message := f.misuse(u, rule); message != "" {
 			f.Inside(under(path, u.Path...), max(u.At-shift, 0), message)
 		}
 	}
-	if f.Found() > before {
-		return nil
+}
+
+// rest looks at the texts of a document that are in order, though others are not.
+func (f *file) rest(doc any, path []any, rule place) {
+	switch x := doc.(type) {
+	case string:
+		if t, err := expr.Compile(x, f.t.env); err == nil {
+			f.misuses(t, path, rule, 0)
+		}
+	case map[string]any:
+		for k, v := range x {
+			f.rest(v, under(path, k), rule)
+		}
+	case []any:
+		for i, v := range x {
+			f.rest(v, under(path, i), rule)
+		}
 	}
-	return t
 }
 
 // misuse tells what is wrong with a reference where it stands.
@@ -304,7 +327,8 @@ func (f *file) reword(message string) string {
 		return fmt.Sprintf("there is no %s here; %s", m[1], hint)
 	}
 	if m := undefined.FindStringSubmatch(message); m != nil {
-		known := map[string]bool{"outputs": true, "address": true, "name": true, "id": true, "org": true, "owner": true, "tags": true}
+		known := map[string]bool{"outputs": true, "address": true, "name": true, "id": true, "org": true, "owner": true, "tags": true,
+			"description": true, "executor": true, "action": true, "group": true, "environment": true, "creates": true, "changes": true, "replaces": true, "destroys": true}
 		for _, r := range f.t.resources {
 			for name := range r.described.Outputs {
 				known[name] = true

@@ -30,7 +30,9 @@ const maxTold = 50
 // addresses, references become edges. The same gives the same. The error is
 // fault.Invalid (reason "layout") and wraps document.Mistakes: all of them.
 func (t *Template) Expand(ctx context.Context, given Given) (*Layout, error) {
-	x := &expansion{ctx: ctx, layout: &Layout{Template: t, index: map[string]int{}, scopes: map[string]*scope{}}}
+	limited, stop := context.WithTimeout(ctx, maxExpand)
+	defer stop()
+	x := &expansion{ctx: limited, layout: &Layout{Template: t, index: map[string]int{}, scopes: map[string]*scope{}}}
 	tags := make([]any, len(given.Env.Tags))
 	for i, tag := range given.Env.Tags {
 		tags[i] = tag
@@ -52,6 +54,9 @@ func (t *Template) Expand(ctx context.Context, given Given) (*Layout, error) {
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fault.New(fault.Unavailable, "the layout was stopped: %w", err)
+	}
+	if limited.Err() != nil {
+		x.mistakes = document.Mistakes{t.mistake(document.Place{Line: 1, Column: 1}, "", fmt.Sprintf("its expressions take longer than %s", maxExpand))}
 	}
 	if len(x.mistakes) > 0 {
 		return nil, fault.New(fault.Invalid, "%w", x.mistakes).Because("layout")
@@ -260,7 +265,7 @@ func (x *expansion) connect() {
 			x.report(n.scope.t, n.resource.places[""], n.Address, "there would be more than %d edges: refer to single ones such as web[0] instead of whole lists", maxEdges)
 			return
 		}
-		if x.ctx.Err() != nil {
+		if x.ctx.Err() != nil || len(x.mistakes) == maxTold {
 			return
 		}
 	}

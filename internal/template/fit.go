@@ -123,12 +123,40 @@ func (f *file) constantInputs(r *resource) {
 		}
 		return
 	}
-	if r.with == nil {
+	if r.with == nil { // some expression is wrong; what is none can be looked at
+		if doc, ok := written(r.With).(map[string]any); ok {
+			for _, p := range fit(r.inputs, doc) {
+				f.At(under(under(r.path, "with"), steps(p.Path)...), "%s", r.words(p))
+			}
+		}
 		return
 	}
 	for _, p := range f.constant(r.with, func(v map[string]any) []schema.Problem { return fit(r.inputs, v) }) {
 		f.At(under(under(r.path, "with"), steps(p.Path)...), "%s", r.words(p))
 	}
+}
+
+// written is a document in which every text that holds an expression is unknown.
+func written(doc any) any {
+	switch x := doc.(type) {
+	case string:
+		if strings.Contains(x, "${") {
+			return expr.Unknown{}
+		}
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for k, v := range x {
+			out[k] = written(v)
+		}
+		return out
+	case []any:
+		out := make([]any, len(x))
+		for i, v := range x {
+			out[i] = written(v)
+		}
+		return out
+	}
+	return doc
 }
 
 // words tells what is wrong with an input.

@@ -1,12 +1,15 @@
 package template
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/droverhq/drover/internal/document"
 	"github.com/droverhq/drover/internal/executor"
@@ -24,6 +27,9 @@ const (
 	maxEdges    = 200_000   // of a layout
 	maxDepth    = 8         // of templates in templates
 	maxText     = 256 << 10 // of a file that expressions read
+	maxSchema   = 64 << 10  // of parameters
+	maxSpoken   = 20_000    // expressions of one file
+	maxExpand   = 10 * time.Second
 )
 
 // Surroundings are what a template is read against.
@@ -127,7 +133,7 @@ func Parse(ctx context.Context, tree source.Tree, from string, around Surroundin
 	r := &reader{ctx: ctx, tree: tree, source: from, around: around,
 		inputs: map[string]*schema.Schema{}, pins: map[string]string{}, read: map[string]*Template{}}
 	if _, ok := tree.Files[FileName]; !ok {
-		return nil, fault.New(fault.Invalid, "%s has no file %s: a template's directory holds one", cmpOr(from, "the tree"), FileName).Because("template")
+		return nil, fault.New(fault.Invalid, "%s has no file %s: a template's directory holds one", cmp.Or(from, "the tree"), FileName).Because("template")
 	}
 	t, err := r.directory(".")
 	if err != nil {
@@ -137,13 +143,6 @@ func Parse(ctx context.Context, tree source.Tree, from string, around Surroundin
 		return nil, fault.New(fault.Invalid, "%w", r.mistakes).Because("template")
 	}
 	return t, nil
-}
-
-func cmpOr(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
 }
 
 // label is what mistakes call a file of the tree.
@@ -163,6 +162,10 @@ func (r *reader) directory(dir string) (*Template, error) {
 	var failed error
 	err := document.Read(t.where, r.tree.Files[name].Data, document.Form{Kind: "template", Bytes: maxFile, Mistakes: maxMistakes}, &t.File, func(read *document.File) {
 		f := &file{File: read, t: t, r: r, dir: dir}
+		if bytes.Count(r.tree.Files[name].Data, []byte("${")) > maxSpoken {
+			f.At(nil, "a file has at most %d expressions", maxSpoken)
+			return
+		}
 		failed = f.all()
 	})
 	r.open = r.open[:len(r.open)-1]
