@@ -41,6 +41,8 @@ type Spec struct {
 	Rule    string `json:"rule"`
 	Version int64  `json:"version,omitempty"` // of the rule
 	Of      string `json:"of"`                // kind of the objects
+	// Demanded by a policy, whatever the limit of removals.
+	Demanded bool `json:"demanded,omitempty"`
 
 	By    string    `json:"by,omitempty"` // who decided
 	At    time.Time `json:"at,omitzero"`  // when

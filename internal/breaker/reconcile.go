@@ -67,11 +67,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, task reconcile.Task) (reconc
 	case a.Phase == Approved && now.Before(a.Spec.Until):
 		next = later(a.Spec.Until.Sub(now), "it holds until "+a.Spec.Until.Format(time.RFC3339))
 	case a.Phase == Approved && none || !known && a.Phase == Approved || none && now.Sub(a.since()) >= settled:
-		a.Phase, a.Status.Message = Expired, "nothing waits any more for what "+a.Spec.Rule+" would take"
+		a.Phase, a.Status.Message = Expired, a.expiredMessage()
 		return r.write(&a, Expired, reconcile.Done)
 	case a.Phase == Approved: // its time is over, and not all have gone
 		a.Phase, a.Status.Since = Open, now
-		a.Status.Message = fmt.Sprintf("the approval has run out, and more would go because of %s; approve with `drover approve %s`", a.Spec.Rule, a.ID)
+		a.Status.Message = a.lapsedMessage()
 		return r.write(&a, Open, next)
 	}
 	if a.Status.Waiting == before {

@@ -205,7 +205,7 @@ func (s *Service) Approve(ctx context.Context, id string, allow Allow) (ledger.O
 		if count > 0 {
 			a.Spec.Last, how = used+count, fmt.Sprintf("%d of what", count)
 		}
-		a.Status.Message = fmt.Sprintf("%s would go because of %s may go until %s", how, a.Spec.Rule, a.Spec.Until.Format(time.RFC3339))
+		a.Status.Message = a.approvedMessage(how)
 		return nil
 	})
 }
@@ -230,7 +230,7 @@ func (s *Service) count(ctx context.Context, a *Approval) error {
 func (s *Service) Refuse(ctx context.Context, id string) (ledger.Object, error) {
 	return s.decide(ctx, id, func(a *Approval, _ int64, _ time.Time) error {
 		a.Phase, a.Spec.Until, a.Spec.Count, a.Spec.Last = Refused, time.Time{}, 0, 0
-		a.Status.Message = fmt.Sprintf("what would go because of %s stays until that changes; `drover approve %s` lets it go after all", a.Spec.Rule, a.ID)
+		a.Status.Message = a.refusedMessage()
 		return nil
 	})
 }
@@ -238,7 +238,7 @@ func (s *Service) Refuse(ctx context.Context, id string) (ledger.Object, error) 
 func (s *Service) decide(ctx context.Context, id string, decision func(a *Approval, used int64, now time.Time) error) (ledger.Object, error) {
 	who := access.From(ctx)
 	if !who.Admin {
-		return ledger.Object{}, fault.New(fault.Denied, "only an operator may decide about removals")
+		return ledger.Object{}, fault.New(fault.Denied, "only an operator may decide about approvals")
 	}
 	var out ledger.Object
 	err := again(func() error {
