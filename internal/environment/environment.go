@@ -21,6 +21,7 @@ const (
 // Phases of a resource.
 const (
 	Pending         = "pending"  // waits for what it needs
+	Blocked         = "blocked"  // waits for one that has failed: a retry or another plan helps
 	Applying        = "applying" // its executor is at work
 	Ready           = "ready"
 	Failed          = "failed"
@@ -88,9 +89,10 @@ var KindPlan = ledger.Kind{
 	Fields: []ledger.Field{
 		{Name: "environment", Type: ledger.Text},
 		{Name: "hash", Type: ledger.Text},
+		{Name: "approval", Type: ledger.Text}, // that it waits for
 	},
 	Totals: [][]string{{}, {"org"}},
-	Lookup: []string{"hash", "environment"},
+	Lookup: []string{"hash", "environment", "approval"},
 }
 
 // KindDrift declares the records of what differed: the parent is the resource.
@@ -111,11 +113,16 @@ type Spec struct {
 	Template    string         `json:"template"` // name
 	Version     string         `json:"version"`  // id of the template's version
 	Parameters  map[string]any `json:"parameters,omitempty"`
-	// Plan that is carried out; empty: whatever is found.
+	// Plan that is carried out: its id.
 	Plan string `json:"plan,omitempty"`
+	// Next is the plan that is to be taken up. Until it is, everything else here is
+	// as it was: a plan that comes out otherwise by then touches nothing.
+	Next *Next `json:"next,omitempty"`
 	// Turn moves with every apply, retry and destroy: resources carry the one that
 	// they were last worked on for.
 	Turn int64 `json:"turn"`
+	// Planned is the turn that Plan was taken up for: later ones only go on with it.
+	Planned int64 `json:"planned,omitempty"`
 	// Previous is the version and parameters before the last upgrade, to go back to.
 	Previous *Before `json:"previous,omitempty"`
 	// Ends is the planned destruction; zero: never. Protected: until that is taken
@@ -125,6 +132,15 @@ type Spec struct {
 	Destroy   bool      `json:"destroy,omitempty"`
 	// Look moves with every wish to observe now.
 	Look int64 `json:"look,omitempty"`
+}
+
+// Next is a plan that somebody wants.
+type Next struct {
+	Plan string `json:"plan"` // its id
+	// Hash that was looked at. Empty: nobody did, and it is taken up as it is made.
+	Hash string `json:"hash,omitempty"`
+	// Operation that ends when the plan has been carried out, or was not taken up.
+	Operation string `json:"operation"`
 }
 
 // Before is what an environment was made of.
@@ -138,6 +154,7 @@ type Status struct {
 	Message   string                     `json:"message,omitempty"` // what it waits for or why it failed, and what to do
 	Since     time.Time                  `json:"since,omitzero"`
 	Operation string                     `json:"operation,omitempty"` // the running one
+	Tries     int                        `json:"tries,omitempty"`     // at taking up the next plan
 	Laid      int64                      `json:"laid,omitempty"`      // the turn whose resources are laid out
 	Counts    Counts                     `json:"counts"`
 	Groups    []Group                    `json:"groups,omitempty"`
@@ -196,6 +213,7 @@ type ResourceSpec struct {
 	Group       string   `json:"group,omitempty"`
 	Needs       []string `json:"needs,omitempty"`  // ids of resources
 	Needed      []string `json:"needed,omitempty"` // ids of those that need it
+	Frees       []string `json:"frees,omitempty"`  // ids of those that may go once it does without them
 	External    []string `json:"external,omitempty"`
 	Turn        int64    `json:"turn"`
 	Absent      bool     `json:"absent,omitempty"` // it is to go
@@ -211,8 +229,10 @@ type ResourceStatus struct {
 	Since    time.Time                  `json:"since,omitzero"`
 	Turn     int64                      `json:"turn,omitempty"` // that was last carried out
 	Attempts int                        `json:"attempts,omitempty"`
+	Moved    bool                       `json:"moved,omitempty"`   // it failed because it is not as its plan has seen it
 	Version  string                     `json:"version,omitempty"` // of the environment's template, applied last
-	Inputs   string                     `json:"inputs,omitempty"`  // keyed digest of the inputs that were applied last
+	With     json.RawMessage            `json:"with,omitempty"`    // the inputs that were applied last, if none of them is secret
+	Sealed   string                     `json:"sealed,omitempty"`  // otherwise: reference of the keeper's
 	State    string                     `json:"state,omitempty"`   // reference of the keeper's
 	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"`
 	Secrets  map[string]string          `json:"secrets,omitempty"`
@@ -227,7 +247,8 @@ type ResourceStatus struct {
 	Why         string           `json:"why,omitempty"`
 	Drift       []executor.Field `json:"drift,omitempty"`
 	DriftRecord string           `json:"drift_record,omitempty"`
-	Log         string           `json:"log,omitempty"` // digest of the last run's log
+	Log         string           `json:"log,omitempty"`      // digest of the last turn's log
+	LogFrom     int64            `json:"log_from,omitempty"` // how much of its beginning is not kept
 }
 
 // PlanSpec is what a plan was asked for.
@@ -265,6 +286,7 @@ type PlanStatus struct {
 
 // PlannedChange is one resource of a plan.
 type PlannedChange struct {
+	ID       string           `json:"id"` // of the resource
 	Address  string           `json:"address"`
 	Executor string           `json:"executor"`
 	Action   executor.Action  `json:"action"`
@@ -276,6 +298,8 @@ type PlannedChange struct {
 	Mark     string           `json:"mark,omitempty"`
 	// Unknown: it depends on what is known only after others were applied.
 	Unknown bool `json:"unknown,omitempty"`
+	// Protected by the template: it cannot be destroyed or replaced.
+	Protected bool `json:"protected,omitempty"`
 }
 
 // Verdict of a policy on one change.
