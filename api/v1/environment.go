@@ -18,6 +18,7 @@ type AddTemplate struct {
 	KnownHosts string            `json:"known_hosts,omitempty" maxLength:"65536" doc:"Lines of known_hosts; ssh is refused without"`
 	Files      map[string][]byte `json:"files,omitempty" doc:"Files by path, in base64, instead of a repository"`
 	Origin     string            `json:"origin,omitempty" maxLength:"1024" doc:"Where the files come from, for people"`
+	DryRun     bool              `json:"dry_run,omitempty" doc:"Only say what is wrong with it"`
 }
 
 // TemplateVersion is the answer: the version, and whether it is new.

@@ -83,6 +83,7 @@ func (c *CLI) newRoot() *cobra.Command {
   drover get dinosaurs                   what there is
   drover describe dinosaur rex           who, when, why: the whole history
   drover delete dinosaur rex --wait      and be rid of it
+  drover env create demo --template shop a whole environment of a template
   drover cluster register edge ...       bring a Kubernetes cluster into the fleet
   drover login --server URL              another server, as yourself
 
@@ -110,9 +111,9 @@ Settings come from flags, then DROVER_* variables, then --config FILE, then defa
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"run": {c.upCommand(), c.serverCommand(), c.agentCommand()},
-		"verb": {c.applyCommand(), c.clusterCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand(),
+		"verb": {c.applyCommand(), c.envCommand(), c.templateCommand(), c.clusterCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand(),
 			c.promoteCommand(), c.suspendCommand(), c.resumeCommand(), c.upgradeCommand(), c.resetCommand(), c.approveCommand(), c.refuseCommand()},
-		"look": {c.placementCommand(), c.eventsCommand(), c.tokenCommand(), c.ledgerCommand()},
+		"look": {c.searchCommand(), c.placementCommand(), c.eventsCommand(), c.tokenCommand(), c.ledgerCommand()},
 		"self": {c.loginCommand(), c.logoutCommand(), c.configCommand(), c.versionCommand()},
 	} {
 		for _, cmd := range commands {

@@ -102,24 +102,31 @@ func (c *CLI) confirm(r v1.Resource, found []v1.Object) error {
 	if len(found) > 1 {
 		what = fmt.Sprintf("%d %s (%s)", len(found), r.Name, strings.Join(objectNames(found), ", "))
 	}
+	return c.ask("Delete "+clean(what, false)+"?", "nothing was deleted", "deleting "+clean(what, false)+" wants --yes")
+}
+
+// ask wants a yes of a person; no is what is said without one, and program what is
+// said where nobody can be asked.
+func (c *CLI) ask(question, no, program string) error {
 	in, ok := c.cfg.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return usagef("deleting %s wants --yes", clean(what, false))
+		return usagef("%s", program)
 	}
-	fmt.Fprintf(c.cfg.Err, "Delete %s? [y/N] ", clean(what, false))
+	fmt.Fprint(c.cfg.Err, question+" [y/N] ")
 	answer, err := bufio.NewReader(in).ReadString('\n')
 	if err == nil && strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
 		return nil
 	}
-	return errors.New("nothing was deleted")
+	return errors.New(no)
 }
 
 // phases are those that things of a kind can be in. What is not listed here may
 // be in any.
 var phases = map[string][]string{
-	"instance":  {"accepted", "preparing", "provisioning", "ready", "failed", "suspending", "suspended", "resuming", "deprovision", "deleting"},
-	"cluster":   {"cluster_accepted", "cluster_provisioning", "cluster_provisioned", "waiting_for_fleetshard_operator", "ready", "deprovisioning", "cleanup", "failed", "abandoned"},
-	"operation": {"running", "succeeded", "failed", "superseded"},
+	"instance":    {"accepted", "preparing", "provisioning", "ready", "failed", "suspending", "suspended", "resuming", "deprovision", "deleting"},
+	"cluster":     {"cluster_accepted", "cluster_provisioning", "cluster_provisioned", "waiting_for_fleetshard_operator", "ready", "deprovisioning", "cleanup", "failed", "abandoned"},
+	"operation":   {"running", "succeeded", "failed", "superseded"},
+	"environment": {"Deploying", "Deployed-Waiting", "Deployed-OK", "Deployed-Fail", "Destroying", "Destroyed"},
 }
 
 // possible refuses to wait for what never comes.

@@ -13,6 +13,7 @@ import (
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
@@ -34,6 +35,9 @@ type Config struct {
 	Approvals Approvals
 	Instances *instance.Service
 	Clusters  *cluster.Service
+	// Environments and Templates; nil: this server has none.
+	Environments *environment.Service
+	Templates    Templates
 	// Policy says who may use the service at all; nil: everybody who has a token.
 	Policy policy.Decisions
 	// Users are the people of the server's own identity provider; nil: people

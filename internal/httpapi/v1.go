@@ -45,6 +45,10 @@ func (o *own) routes() {
 	o.routesOperator()
 	o.routesCluster()
 	o.routesPlacement()
+	o.routesTemplate()
+	o.routesEnvironment()
+	o.routesEnvironmentRead()
+	o.routesSearch()
 	o.routesInstall()
 	o.routesAgent()
 }
