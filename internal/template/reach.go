@@ -201,10 +201,14 @@ func (s *scope) pick(ctx context.Context, r *resource, steps []expr.Step, index 
 		}
 	}
 	v, err := s.evaluate(ctx, first.Computed, index, nil, nil)
-	if i, ok := v.(int64); ok && err == nil && i >= 0 {
-		return int(min(i, maxNodes+1))
+	i, ok := v.(int64)
+	switch {
+	case err != nil || !ok:
+		return -1
+	case i < 0:
+		return maxNodes + 1 // web[index - 1] of the first: there is none
 	}
-	return -1
+	return int(min(i, maxNodes+1))
 }
 
 // explain adds what is not there to an error of an evaluation that refers to it.
