@@ -114,9 +114,7 @@ type finding struct {
 	found  map[ledger.Ref]ledger.Found // with nothing but what ranks
 }
 
-// Search implements ledger.Finder. The index is asked for objects with all words
-// in their name first: they go before all others, so that where there are enough
-// of them no one else need be looked at.
+// Search implements ledger.Finder.
 func (l *Ledger) Search(ctx context.Context, search ledger.Search) ([]ledger.Found, error) {
 	match, err := search.Check(l.kinds)
 	if err != nil {
@@ -126,22 +124,40 @@ func (l *Ledger) Search(ctx context.Context, search ledger.Search) ([]ledger.Fou
 	defer cancel()
 	f := &finding{l: l, search: &search, match: match, found: map[ledger.Ref]ledger.Found{}}
 	for _, kind := range search.Kinds {
-		n, err := f.look(ctx, kind, f.terms(false))
-		if err == nil && n == candidates { // the one that is called so may not be among them
-			_, err = f.look(ctx, kind, [][]term{{{word: digest(markWhole, strings.Join(match.Words, " "))}}})
-		}
-		if err != nil {
+		if err := f.gather(ctx, kind); err != nil {
 			return nil, err
 		}
 	}
-	if len(f.found) < search.Limit {
-		for _, kind := range search.Kinds {
-			if _, err := f.look(ctx, kind, f.terms(true)); err != nil {
-				return nil, err
-			}
-		}
-	}
 	return f.best(ctx)
+}
+
+// gather finds the candidates of a kind. A database reads all that an index has
+// of a word before it gives the first object away, so one share of the objects is
+// asked for first: if that alone has enough, the whole has too many. Wherever more
+// match than are looked at, those with all words in the name are looked for apart,
+// since they go before all others, and the one that is called so before them.
+func (f *finding) gather(ctx context.Context, kind string) error {
+	var err error
+	full := func(groups [][]term) bool {
+		n := 0
+		if err == nil {
+			n, err = f.look(ctx, kind, groups)
+		}
+		return n == candidates
+	}
+	anywhere, named := f.terms(true), f.terms(false)
+	whole := [][]term{{{word: digest(markWhole, strings.Join(f.match.Words, " "))}}}
+	sample := []term{{word: share("")}}
+	switch {
+	case full(append([][]term{sample}, anywhere...)):
+		if !full(append([][]term{sample}, named...)) && len(named) == 1 {
+			full(named) // of several common words all would be read to find few
+		}
+		full(whole)
+	case full(anywhere) && full(named):
+		full(whole)
+	}
+	return err
 }
 
 // terms asks for every word, in the name or anywhere.

@@ -176,3 +176,46 @@ func FuzzSearch(f *testing.F) {
 		}
 	})
 }
+
+// Words that very many have are looked for in a share of the objects; what is
+// called so, what has the word in its name and what is the tenant's own are found
+// all the same.
+func TestCommonWordsAreSampled(t *testing.T) {
+	kind := ledger.Kind{Name: "thing", Searched: true}
+	for name, url := range engines {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, sqlledger.Config{URL: url(t), Kinds: []ledger.Kind{kind}, Timeout: time.Minute})
+			object := func(id, org, name, words string) ledger.Put {
+				return ledger.Put{Op: "create", Object: ledger.Object{Ref: ledger.Ref{Kind: "thing", ID: id}, Org: org, Name: name, Words: words}}
+			}
+			const n = 20_000
+			for first := 0; first < n; first += 1000 {
+				set := ledger.Set{Actor: "tester", Cause: ledger.BySchedule("test")}
+				for i := first; i < first+1000; i++ {
+					set.Puts = append(set.Puts, object(fmt.Sprintf("t%05d", i), fmt.Sprintf("org-%d", i%2000), "herd", "common word"))
+				}
+				commit(t, l, set)
+			}
+			commit(t, l, ledger.Set{Actor: "tester", Cause: ledger.BySchedule("test"), Puts: []ledger.Put{
+				object("named", "", "a common name", ""), object("called", "", "word common", ""), object("rare", "", "herd", "common and rare"),
+			}})
+			for _, c := range []struct {
+				reason, text string
+				scope        map[string]any
+				n            int
+				first        string
+			}{
+				{"the one that has it in its name", "common", nil, 20, "called"},
+				{"the one that is called so", "word common", nil, 20, "called"},
+				{"a rare word among common ones", "common rare", nil, 1, "rare"},
+				{"a tenant's own", "common", map[string]any{"org": "org-1234"}, 10, "t01234"},
+				{"a beginning of very many", "h", nil, 20, ""},
+			} {
+				found, err := l.Search(t.Context(), ledger.Search{Text: c.text, Scope: c.scope})
+				if err != nil || len(found) != c.n || c.first != "" && found[0].ID != c.first {
+					t.Errorf("%s: %q found %v, %v", c.reason, c.text, found, err)
+				}
+			}
+		})
+	}
+}

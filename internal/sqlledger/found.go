@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"hash/crc32"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/droverhq/drover/internal/ledger"
@@ -28,7 +30,10 @@ const (
 	markOwner      = "u"
 	markParent     = "p"
 
-	maxBegins = 5 // letters; longer beginnings are looked for among the words
+	markShare = "b" // which share of all objects it is in
+
+	maxBegins = 5  // letters; longer beginnings are looked for among the words
+	shares    = 32 // that objects fall into, at random
 )
 
 // found lists the writes to edges and to the indexes of words. A transition that
@@ -105,7 +110,7 @@ func sameTokens(a, b *ledger.Object) bool {
 // tokens are what the index holds of an object, sorted, each once.
 func tokens(o *ledger.Object) []string {
 	name := ledger.SplitWords(o.Name)
-	out := []string{digest(markOrg, o.Org), digest(markOwner, o.Owner), digest(markParent, o.Parent), digest(markWhole, strings.Join(name, " "))}
+	out := []string{share(o.ID), digest(markOrg, o.Org), digest(markOwner, o.Owner), digest(markParent, o.Parent), digest(markWhole, strings.Join(name, " "))}
 	add := func(words []string, whole, begins string) {
 		for _, w := range words {
 			out = append(out, whole+w)
@@ -127,6 +132,11 @@ func tokens(o *ledger.Object) []string {
 	add(ledger.SplitWords(o.Words), markWord, markWordBegins)
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// share is the token of the share that an id falls into.
+func share(id string) string {
+	return markShare + strconv.Itoa(int(crc32.ChecksumIEEE([]byte(id))%shares))
 }
 
 // digest makes a token of any text.
