@@ -3,14 +3,10 @@ package consul
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -37,28 +33,11 @@ func dial(c executor.Connection, with resilience.Config) (*client, error) {
 	if err := c.Check("address", "token", "namespace", "partition", "datacenter", "ca", "cert", "key", "serverName"); err != nil {
 		return nil, err
 	}
-	at, err := url.Parse(c["address"])
-	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
-		return nil, fault.New(fault.Invalid, "the connection's address is no URL; write it as https://consul.example.com:8501")
-	}
-	transport := &http.Transport{
-		DialContext: (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
-		// Consul has a limit of connections per client.
-		MaxIdleConnsPerHost: 16, MaxConnsPerHost: 100, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c["serverName"]},
-	}
-	if pem := c["ca"]; pem != "" {
-		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(pem)) {
-			return nil, fault.New(fault.Invalid, "the connection's ca holds no certificate")
-		}
-	}
-	if c["cert"] != "" || c["key"] != "" {
-		pair, err := tls.X509KeyPair([]byte(c["cert"]), []byte(c["key"]))
-		if err != nil {
-			return nil, fault.New(fault.Invalid, "the connection's cert and key are no pair")
-		}
-		transport.TLSClientConfig.Certificates = []tls.Certificate{pair}
+	// Consul has a limit of connections per client, which is above that of the
+	// transport.
+	at, transport, err := c.Transport()
+	if err != nil {
+		return nil, err
 	}
 	k, err := api.NewClient(&api.Config{
 		Address: at.Host, Scheme: at.Scheme, PathPrefix: at.Path, Datacenter: c["datacenter"],
