@@ -92,12 +92,11 @@ func (c *Client) Why(ctx context.Context, environment, address string) (v1.Why, 
 	return out, err
 }
 
-// EnvironmentLog returns what a resource's executor has said after a place in the
-// log; of the run that is the newest, or of the one that is named.
-func (c *Client) EnvironmentLog(ctx context.Context, environment, address, run string, after int64) (v1.Log, error) {
+// EnvironmentLog returns what a resource's executor has said in its last turn,
+// after what was read before.
+func (c *Client) EnvironmentLog(ctx context.Context, environment, address string, after int64) (v1.Log, error) {
 	q := url.Values{}
 	set(q, "address", address)
-	set(q, "run", run)
 	setInt(q, "after", after)
 	var out v1.Log
 	err := c.do(ctx, call{method: http.MethodGet, path: []string{"environments", environment, "log"}, query: q}, &out)

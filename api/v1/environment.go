@@ -205,10 +205,9 @@ type SearchResult struct {
 }
 
 // Log is a piece of what an executor or an action said:
-// GET /api/v1/environments/<name>/log?address=db&run=R&after=N, and
+// GET /api/v1/environments/<name>/log?address=db&after=N, and
 // GET /api/v1/operations/<id>/log?after=N.
 type Log struct {
-	Run  string `json:"run,omitempty" doc:"Of which run; another one begins at 0 again"`
 	Text string `json:"text"`
 	Next int64  `json:"next" doc:"Go on after it"`
 	Done bool   `json:"done" doc:"The run has ended, nothing more will come"`

@@ -29,14 +29,8 @@ func (c *CLI) logsEnv() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			run := ""
 			return c.printLog(cmd.Context(), follow, func(ctx context.Context, after int64) (v1.Log, error) {
-				l, err := s.EnvironmentLog(ctx, name, address, run, after)
-				if err == nil && l.Run != run && run != "" && follow { // another run has begun
-					l, err = s.EnvironmentLog(ctx, name, address, "", 0)
-				}
-				run = l.Run
-				return l, err
+				return s.EnvironmentLog(ctx, name, address, after)
 			})
 		},
 	}

@@ -76,8 +76,8 @@ func drawGraph(g v1.Graph) ([]byte, error) {
 				class, below = class+" drifted", below+", drifted"
 			}
 			fmt.Fprintf(&out, `<g class="%s"><title>%s</title><rect x="%d" y="%d" width="%d" height="%d"/><text x="%d" y="%d">%s</text><text class="s" x="%d" y="%d">%s</text></g>`,
-				html.EscapeString(class), html.EscapeString(printable(n.Address+": "+below+" "+n.Message)), c.x, c.y, boxWidth, boxHeight,
-				c.x+10, c.y+20, html.EscapeString(printable(shortened(n.Address))), c.x+10, c.y+36, html.EscapeString(printable(shortened(below))))
+				html.EscapeString(class), html.EscapeString(drawable(n.Address+": "+below+" "+n.Message)), c.x, c.y, boxWidth, boxHeight,
+				c.x+10, c.y+20, html.EscapeString(drawable(shortened(n.Address))), c.x+10, c.y+36, html.EscapeString(drawable(shortened(below))))
 		}
 	}
 	out.WriteString("</svg>\n")
@@ -92,8 +92,8 @@ func shortened(s string) string {
 	return string([]rune(s)[:boxLetters-1]) + "…"
 }
 
-// printable leaves out what no XML may hold.
-func printable(s string) string {
+// drawable leaves out what no XML may hold.
+func drawable(s string) string {
 	return string(bytes.Map(func(r rune) rune {
 		if r < ' ' || r == utf8.RuneError || r == 0xfffe || r == 0xffff {
 			return -1

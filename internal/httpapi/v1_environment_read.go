@@ -59,6 +59,18 @@ func (o *own) routesEnvironmentRead() {
 		}) (*body[v1.Why], error) {
 			return o.why(ctx, in.ID, in.Address)
 		})
+	huma.Register(o.api, read("get-log", "/environments/{id}/log", "What the executor of a resource says, live while it runs"),
+		func(ctx context.Context, in *struct {
+			ID      string `path:"id" doc:"Name or id of the environment" maxLength:"256"`
+			Address string `query:"address" required:"true" maxLength:"256" doc:"Of the resource"`
+			After   int64  `query:"after" minimum:"0" doc:"What was read before"`
+		}) (*body[v1.Log], error) {
+			t, err := o.Environments.Log(ctx, in.ID, in.Address, in.After)
+			if err != nil {
+				return nil, err
+			}
+			return &body[v1.Log]{v1.Log{Text: strings.ToValidUTF8(string(t.Text), "\uFFFD"), Next: t.Next, Done: !t.Running, Cut: t.From > in.After}}, nil
+		})
 }
 
 // wirePlan shows a plan with its changes.

@@ -14,12 +14,14 @@ import (
 	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
 	"github.com/droverhq/drover/internal/policy"
+	"github.com/droverhq/drover/internal/template"
 )
 
 // resource is a name that verbs apply to.
@@ -42,6 +44,13 @@ var fixed = []resource{
 	{v1.Resource{Name: "offerings", Singular: "offering", Kind: "offering", Verbs: applyVerbs}, offering.Kind},
 	{v1.Resource{Name: "clusters", Singular: "cluster", Kind: "cluster", Verbs: []string{"abandon", "create", "delete", "drain", "get", "history", "list", "undrain", "update", "watch"}}, cluster.Kind},
 	{v1.Resource{Name: "profiles", Singular: "profile", Kind: cluster.KindProfile.Name, Verbs: applyVerbs}, cluster.KindProfile},
+	{v1.Resource{Name: "templates", Singular: "template", Kind: template.Kind.Name, Verbs: append([]string{"add", "delete"}, readVerbs...)}, template.Kind},
+	{v1.Resource{Name: "templateversions", Singular: "templateversion", Kind: template.KindVersion.Name, Verbs: readVerbs}, template.KindVersion},
+	{v1.Resource{Name: "environments", Singular: "environment", Kind: environment.Kind.Name,
+		Verbs: []string{"apply", "create", "destroy", "get", "history", "list", "observe", "plan", "retry", "update", "watch"}}, environment.Kind},
+	{v1.Resource{Name: "resources", Singular: "resource", Kind: environment.KindResource.Name, Verbs: readVerbs}, environment.KindResource},
+	{v1.Resource{Name: "plans", Singular: "plan", Kind: environment.KindPlan.Name, Verbs: readVerbs}, environment.KindPlan},
+	{v1.Resource{Name: "drifts", Singular: "drift", Kind: environment.KindDrift.Name, Verbs: readVerbs}, environment.KindDrift},
 	{v1.Resource{Name: "operations", Singular: "operation", Kind: "operation", Verbs: readVerbs}, operation.Kind},
 	{v1.Resource{Name: "audits", Singular: "audit", Kind: "audit", Verbs: readVerbs}, operation.AuditKind},
 	{v1.Resource{Name: "quotas", Singular: "quota", Kind: "quota", Verbs: applyVerbs}, policy.KindQuota},
@@ -55,13 +64,18 @@ var fixed = []resource{
 }
 
 // forAll are the kinds that every user may look at.
-func forAll(kind string) bool { return kind == offering.Kind.Name || kind == policy.KindTerms.Name }
+func forAll(kind string) bool {
+	return kind == offering.Kind.Name || kind == policy.KindTerms.Name || kind == template.Kind.Name || kind == template.KindVersion.Name
+}
+
+// ofEnvironments are the kinds that are there where environments are.
+var ofEnvironments = []string{template.Kind.Name, template.KindVersion.Name, environment.Kind.Name, environment.KindResource.Name, environment.KindPlan.Name, environment.KindDrift.Name}
 
 // resources lists what there is: the kinds, and every offering's instances.
 func (s *server) resources() []resource {
 	out := slices.DeleteFunc(slices.Clone(fixed), func(r resource) bool {
 		return r.Kind == access.KindUser.Name && s.Users == nil || r.Kind == account.Kind.Name && s.Accounts == nil ||
-			r.Kind == breaker.KindApproval.Name && s.Approvals == nil
+			r.Kind == breaker.KindApproval.Name && s.Approvals == nil || s.Environments == nil && slices.Contains(ofEnvironments, r.Kind)
 	})
 	for _, off := range s.Offerings.List() {
 		n, verbs := off.Spec.Names, orderVerbs
@@ -100,11 +114,11 @@ func kindOf(kind string) (resource, bool) {
 // it, its past included. Kinds that are no resource are nobody's business.
 func visible(who access.Principal, o *ledger.Object) bool {
 	switch o.Kind {
-	case instance.Kind.Name, operation.Kind.Name:
+	case instance.Kind.Name, operation.Kind.Name, environment.Kind.Name, environment.KindResource.Name, environment.KindPlan.Name, environment.KindDrift.Name:
 		return who.Sees(o.Org, o.Owner)
 	case account.Kind.Name:
 		return o.Fields["use"] == tenantUse && who.Sees(o.Org, o.Owner)
-	case offering.Kind.Name, policy.KindTerms.Name:
+	case offering.Kind.Name, policy.KindTerms.Name, template.Kind.Name, template.KindVersion.Name:
 		return who.Admin || who.User != "" || who.Cluster != ""
 	case policy.KindAcceptance.Name:
 		return who.Admin || who.User != "" && who.User == o.Owner && who.Org == o.Org
@@ -119,7 +133,7 @@ func visible(who access.Principal, o *ledger.Object) bool {
 func (r resource) scope(who access.Principal) (map[string]any, error) {
 	scope := map[string]any{}
 	switch r.Kind {
-	case instance.Kind.Name, operation.Kind.Name, account.Kind.Name:
+	case instance.Kind.Name, operation.Kind.Name, account.Kind.Name, environment.Kind.Name, environment.KindResource.Name, environment.KindPlan.Name, environment.KindDrift.Name:
 		if who.Cluster != "" && !who.Admin {
 			return nil, fault.New(fault.Denied, "an agent sees its cluster's desired state and nothing else")
 		}
