@@ -18,6 +18,9 @@ type Use struct {
 	At    int    // offset in bytes of the expression in that text
 	// Test: it is only asked whether the last step is there.
 	Test bool
+	// Over: a loop goes over it, or its size is asked for. What the loop reads of
+	// its members are uses of their own, by a step that is not constant.
+	Over bool
 }
 
 // Step leads from a value to one of its members.
@@ -49,8 +52,11 @@ type walker struct {
 	uses []Use
 }
 
+// names belong to loops. Those of members of what a loop goes over lead there.
+type names map[string]*Use
+
 // walk visits an expression in which these names belong to loops.
-func (w *walker) walk(x ast.Expr, local map[string]bool) {
+func (w *walker) walk(x ast.Expr, local names) {
 	switch x.Kind() {
 	case ast.IdentKind, ast.SelectKind:
 		w.chain(x, local)
@@ -70,38 +76,62 @@ func (w *walker) walk(x ast.Expr, local map[string]bool) {
 			w.chain(x, local)
 			return
 		}
-		if c := x.AsCall(); c.IsMemberFunction() {
+		c := x.AsCall()
+		switch {
+		case c.IsMemberFunction() && c.FunctionName() == "size":
+			w.over(c.Target(), local)
+		case c.IsMemberFunction():
 			w.walk(c.Target(), local)
+		case c.FunctionName() == "size" && len(c.Args()) == 1:
+			w.over(c.Args()[0], local)
+			return
 		}
-		w.all(x.AsCall().Args(), local)
+		w.all(c.Args(), local)
 	case ast.ComprehensionKind:
-		c := x.AsComprehension()
-		w.walk(c.IterRange(), local)
-		w.walk(c.AccuInit(), local)
-		inner := maps.Clone(local)
-		if inner == nil {
-			inner = map[string]bool{}
-		}
-		inner[c.AccuVar()] = true
-		w.walk(c.Result(), inner)
-		inner = maps.Clone(inner)
-		inner[c.IterVar()] = true
-		if c.HasIterVar2() {
-			inner[c.IterVar2()] = true
-		}
-		w.walk(c.LoopCondition(), inner)
-		w.walk(c.LoopStep(), inner)
+		w.loop(x.AsComprehension(), local)
 	}
 }
 
-func (w *walker) all(xs []ast.Expr, local map[string]bool) {
+func (w *walker) loop(c ast.ComprehensionExpr, local names) {
+	member := w.over(c.IterRange(), local)
+	w.walk(c.AccuInit(), local)
+	inner := names{c.AccuVar(): nil}
+	for name, u := range local {
+		if name != c.AccuVar() {
+			inner[name] = u
+		}
+	}
+	w.walk(c.Result(), inner)
+	inner = maps.Clone(inner)
+	inner[c.IterVar()] = member
+	if c.HasIterVar2() {
+		inner[c.IterVar()], inner[c.IterVar2()] = nil, member
+	}
+	w.walk(c.LoopCondition(), inner)
+	w.walk(c.LoopStep(), inner)
+}
+
+// over visits what a loop goes over and returns what its members are; nil: no
+// members of a variable.
+func (w *walker) over(x ast.Expr, local names) *Use {
+	before := len(w.uses)
+	u := w.chain(x, local)
+	if u == nil || len(w.uses) == before {
+		return nil
+	}
+	w.uses[len(w.uses)-1].Over = true
+	return &Use{Root: u.Root, Steps: append(slices.Clone(u.Steps), Step{Index: -1})}
+}
+
+func (w *walker) all(xs []ast.Expr, local names) {
 	for _, x := range xs {
 		w.walk(x, local)
 	}
 }
 
-// chain follows selects and indexes down to what they begin with.
-func (w *walker) chain(x ast.Expr, local map[string]bool) {
+// chain follows selects and indexes down to what they begin with. It returns the
+// use that it has found, if that is one of a variable.
+func (w *walker) chain(x ast.Expr, local names) *Use {
 	var steps []Step
 	test := x.Kind() == ast.SelectKind && x.AsSelect().IsTestOnly()
 	for {
@@ -118,13 +148,18 @@ func (w *walker) chain(x ast.Expr, local map[string]bool) {
 	}
 	if x.Kind() != ast.IdentKind {
 		w.walk(x, local)
-		return
-	}
-	if local[x.AsIdent()] {
-		return
+		return nil
 	}
 	slices.Reverse(steps)
-	w.uses = append(w.uses, Use{Root: x.AsIdent(), Steps: steps, Test: test})
+	u := Use{Root: x.AsIdent(), Steps: steps, Test: test}
+	if of, loop := local[x.AsIdent()]; loop {
+		if of == nil {
+			return nil
+		}
+		u.Root, u.Steps = of.Root, slices.Concat(of.Steps, steps)
+	}
+	w.uses = append(w.uses, u)
+	return &u
 }
 
 // stepOf takes a select or an index apart; of a select the index is nil.
@@ -141,7 +176,7 @@ func stepOf(x ast.Expr) (operand, index ast.Expr, ok bool) {
 	return nil, nil, false
 }
 
-func (w *walker) index(x ast.Expr, local map[string]bool) Step {
+func (w *walker) index(x ast.Expr, local names) Step {
 	if x.Kind() == ast.LiteralKind {
 		switch v := x.AsLiteral().Value().(type) {
 		case string:
@@ -171,10 +206,13 @@ func (w *walker) index(x ast.Expr, local map[string]bool) Step {
 	return Step{Index: -1, Computed: &Template{root: single{p, nil}, tracked: p.tracked, uses: slices.Clone(w.uses[before:])}}
 }
 
-func usesLocal(x ast.Expr, local map[string]bool) bool {
+func usesLocal(x ast.Expr, local names) bool {
 	found := false
 	ast.PostOrderVisit(x, ast.NewExprVisitor(func(x ast.Expr) {
-		found = found || x.Kind() == ast.IdentKind && local[x.AsIdent()]
+		if x.Kind() == ast.IdentKind {
+			_, loop := local[x.AsIdent()]
+			found = found || loop
+		}
 	}))
 	return found
 }

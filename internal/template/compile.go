@@ -256,6 +256,9 @@ func (t *Template) secretOf(u expr.Use) string {
 		return ""
 	}
 	rest, name := u.Steps, u.Root
+	if u.Over && len(rest) == 0 && e.resource != nil {
+		return "" // how many there are
+	}
 	r := e.resource
 	if e.group != nil && e.group.nested == nil {
 		if len(rest) == 0 {

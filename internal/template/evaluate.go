@@ -98,11 +98,11 @@ func veil(v any) any {
 // thousands is not built for one of them.
 func (s *scope) facts(ctx context.Context, uses []expr.Use, index int, known Lookup, args map[string]any) (*facts, error) {
 	f := &facts{values: make(map[string]any, 4)}
-	by := map[string][][]expr.Step{}
+	by := make(map[string][]expr.Use, 4)
 	for _, u := range uses {
-		by[u.Root] = append(by[u.Root], u.Steps)
+		by[u.Root] = append(by[u.Root], u)
 	}
-	for root, steps := range by {
+	for root, uses := range by {
 		var v any
 		var err error
 		switch root {
@@ -118,7 +118,7 @@ func (s *scope) facts(ctx context.Context, uses []expr.Use, index int, known Loo
 			f.values[root] = s.t.files // no secrets, and too many to walk
 			continue
 		default:
-			v, err = s.named(ctx, root, steps, index, known)
+			v, err = s.named(ctx, root, uses, index, known)
 		}
 		if err != nil {
 			return nil, err
@@ -150,72 +150,117 @@ func (s *scope) parameters(ctx context.Context, known Lookup) (map[string]any, e
 }
 
 // named is the value of a resource or group as far as the references go.
-func (s *scope) named(ctx context.Context, root string, steps [][]expr.Step, index int, known Lookup) (any, error) {
+func (s *scope) named(ctx context.Context, root string, uses []expr.Use, index int, known Lookup) (any, error) {
 	e := s.t.names[root]
 	switch {
 	case e == nil:
 		return nil, nil // a type
 	case e.resource != nil:
-		return s.resource(ctx, e.resource, steps, index, known), nil
+		return s.resource(ctx, e.resource, uses, index, known), nil
 	case e.group.nested != nil:
-		return s.nested(ctx, e.group, steps, known)
+		return s.nested(ctx, e.group, uses, known)
 	}
 	out := map[string]any{}
 	for name, r := range e.group.resources {
-		var rest [][]expr.Step
-		wanted := false
-		for _, path := range steps {
-			if len(path) == 0 {
-				rest, wanted = append(rest, nil), true
-			} else if path[0].Key == name {
-				rest, wanted = append(rest, path[1:]), true
+		var inner []expr.Use
+		for _, u := range uses {
+			if len(u.Steps) > 0 && u.Steps[0].Key == name {
+				u.Steps = u.Steps[1:]
+				inner = append(inner, u)
+			} else if len(u.Steps) == 0 {
+				inner = append(inner, u)
 			}
 		}
-		if wanted {
-			out[name] = s.resource(ctx, r, rest, index, known)
+		if len(inner) > 0 {
+			out[name] = s.resource(ctx, r, inner, index, known)
 		}
 	}
 	return out, nil
 }
 
-func (s *scope) resource(ctx context.Context, r *resource, steps [][]expr.Step, index int, known Lookup) any {
+// list of a resource with a count, of which only some are asked for.
+type list struct {
+	n  int
+	at map[int]any
+}
+
+// nothing is what is not asked for.
+var nothing = map[string]any{}
+
+func (s *scope) resource(ctx context.Context, r *resource, uses []expr.Use, index int, known Lookup) any {
 	base := s.prefix + r.key
 	n := s.there[r.key]
+	wanted := r.wanted(uses)
 	if r.Count == nil {
 		if n == absent {
-			return map[string]any{}
+			return nothing
 		}
-		return r.value(base, known)
+		return r.value(base, known, wanted)
 	}
-	out := make([]any, max(n, 0))
-	for _, path := range steps {
-		at := s.pick(ctx, r, path, index)
-		for i := range out {
-			if out[i] == nil && (at < 0 || at == i) {
-				out[i] = r.value(address(base, i), known)
+	out := list{n: max(n, 0), at: map[int]any{}}
+	for _, u := range uses {
+		if u.Over && len(u.Steps) == 0 {
+			continue
+		}
+		if at := s.pick(ctx, r, u.Steps, index); at >= 0 && at < out.n {
+			out.at[at] = nil
+		} else if at < 0 {
+			for i := range out.n {
+				out.at[i] = nil
 			}
 		}
 	}
-	for i := range out {
-		if out[i] == nil {
-			out[i] = map[string]any{}
+	for i := range out.at {
+		out.at[i] = r.value(address(base, i), known, wanted)
+	}
+	return out
+}
+
+// wanted are the outputs that references read; nil: all of them. What is not read
+// is not there, so that nothing becomes unknown or secret because of it.
+func (r *resource) wanted(uses []expr.Use) map[string]bool {
+	out := map[string]bool{}
+	for _, u := range uses {
+		rest := u.Steps
+		if r.Count != nil {
+			if len(rest) == 0 && u.Over {
+				continue
+			}
+			rest = rest[min(1, len(rest)):]
+		}
+		switch {
+		case len(rest) > 0 && rest[0].Key == "address":
+		case len(rest) > 1 && rest[0].Key == "outputs" && rest[1].Key != "":
+			out[rest[1].Key] = true
+		default:
+			return nil
 		}
 	}
 	return out
 }
 
 // value of one resource.
-func (r *resource) value(address string, known Lookup) map[string]any {
-	out := map[string]any{"address": address, "outputs": expr.Unknown{}}
-	if known == nil {
-		return out
+func (r *resource) value(address string, known Lookup, wanted map[string]bool) map[string]any {
+	out := map[string]any{"address": address}
+	k, ok := Known{}, false
+	if known != nil {
+		k, ok = known(address)
 	}
-	k, ok := known(address)
 	if !ok {
+		if out["outputs"] = any(expr.Unknown{}); wanted != nil {
+			unknown := make(map[string]any, len(wanted))
+			for name := range wanted {
+				unknown[name] = expr.Unknown{}
+			}
+			out["outputs"] = unknown
+		}
 		return out
 	}
 	outputs := make(map[string]any, len(k.Outputs))
 	for name, v := range k.Outputs {
+		if wanted != nil && !wanted[name] {
+			continue
+		}
 		if declared := r.described.Outputs[name].Type; declared != nil && declared.IsExactType(expr.Double) {
 			v = double(v)
 		}
@@ -244,18 +289,18 @@ func double(v any) any {
 }
 
 // nested is the value of a group that is a template: its outputs.
-func (s *scope) nested(ctx context.Context, g *group, steps [][]expr.Step, known Lookup) (any, error) {
+func (s *scope) nested(ctx context.Context, g *group, uses []expr.Use, known Lookup) (any, error) {
 	inner := s.inner[g.Name]
 	switch {
 	case s.there[g.Name] == absent:
-		return map[string]any{}, nil
+		return nothing, nil
 	case known == nil || inner == nil:
 		return map[string]any{"outputs": expr.Unknown{}}, nil
 	}
 	outputs := map[string]any{}
 	for _, o := range g.nested.outputs {
-		if !slices.ContainsFunc(steps, func(path []expr.Step) bool {
-			return len(path) < 2 || path[1].Key == o.Name || path[1].Key == ""
+		if !slices.ContainsFunc(uses, func(u expr.Use) bool {
+			return len(u.Steps) < 2 || u.Steps[1].Key == o.Name || u.Steps[1].Key == ""
 		}) {
 			continue
 		}
@@ -285,6 +330,15 @@ func (f *facts) strip(v any, path []any) any {
 		return float64(x)
 	case float64, int, json.Number:
 		return expr.Normal(v)
+	case list:
+		out := make([]any, x.n)
+		for i := range out {
+			out[i] = nothing
+		}
+		for i, v := range x.at {
+			out[i] = f.strip(v, append(path, i))
+		}
+		return out
 	case map[string]any:
 		out := make(map[string]any, len(x))
 		for k, v := range x {

@@ -78,9 +78,9 @@ func (f *file) compilePolicies(path []any) {
 	}
 }
 
-func list(texts []string) []any {
-	out := make([]any, len(texts))
-	for i, t := range texts {
+func texts(words []string) []any {
+	out := make([]any, len(words))
+	for i, t := range words {
 		out[i] = t
 	}
 	return out
@@ -91,13 +91,13 @@ func list(texts []string) []any {
 func (t *Template) Judge(ctx context.Context, plan PlanFacts, changes []ChangeFacts) ([]Verdict, error) {
 	var out []Verdict
 	vars := map[string]any{"plan": map[string]any{
-		"environment": plan.Environment, "org": plan.Org, "owner": plan.Owner, "tags": list(plan.Tags), "creates": plan.Creates,
+		"environment": plan.Environment, "org": plan.Org, "owner": plan.Owner, "tags": texts(plan.Tags), "creates": plan.Creates,
 		"changes": plan.Changes, "replaces": plan.Replaces, "destroys": plan.Destroys,
 	}}
 	for i, p := range t.Spec.Policies {
 		for _, c := range changes {
 			vars["change"] = map[string]any{
-				"address": c.Address, "executor": c.Executor, "action": c.Action, "group": c.Group, "tags": list(c.Tags),
+				"address": c.Address, "executor": c.Executor, "action": c.Action, "group": c.Group, "tags": texts(c.Tags),
 			}
 			v, err := t.policies[i].Render(ctx, vars)
 			if ctx.Err() != nil {
