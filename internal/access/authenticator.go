@@ -109,6 +109,7 @@ func (a *Authenticator) add(o OIDC, keys oidc.KeySet) {
 		IDTokenVerifier: oidc.NewVerifier(o.Issuer, noting{keys}, &oidc.Config{
 			ClientID: o.Audience, SkipClientIDCheck: o.Audience == "",
 			SupportedSigningAlgs: algorithms, Now: a.clock,
+			SkipExpiryCheck: true, // timely looks, which can say which clock may be wrong
 		}),
 		trust: trust{admins: o.Admins, agents: o.Agents},
 	}
@@ -143,7 +144,10 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (Princip
 		case fault.Is(seen.err, fault.Unavailable):
 			return Principal{}, refused("the token cannot be verified: its issuer does not tell its keys at the moment")
 		}
-		return Principal{}, refused("the token is expired, not valid yet, or not signed by its issuer")
+		return Principal{}, refused("the token is not signed by its issuer, or is for somebody else")
+	}
+	if err := timely(t, now); err != nil {
+		return Principal{}, err
 	}
 	var c claims
 	if err := t.Claims(&c); err != nil {
@@ -155,6 +159,30 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (Princip
 	}
 	a.remember(sum, verified{p, earlier(t.Expiry, now.Add(maxTrusted))}, now)
 	return p, nil
+}
+
+// maxSkew is how far the clock of whoever signed a token may be before this one's:
+// another replica, this server before its clock was set, or an issuer outside. A
+// token that is used too early harms nobody; one that has ended has ended.
+const maxSkew = 15 * time.Minute
+
+// timely says why a token that is signed well is not good at this time.
+func timely(t *oidc.IDToken, now time.Time) error {
+	var c struct {
+		Since float64 `json:"nbf"`
+	}
+	if err := t.Claims(&c); err != nil {
+		return refused("the token's claims have wrong types")
+	}
+	const clock = "2006-01-02 15:04:05 UTC"
+	since := time.Unix(int64(min(max(c.Since, 0), 1<<40)), 0)
+	switch {
+	case t.Expiry.Before(now):
+		return refused("the token has expired: it was good until %s, and it is %s by this server's clock", t.Expiry.UTC().Format(clock), now.UTC().Format(clock))
+	case since.After(now.Add(maxSkew)):
+		return refused("the token is not valid yet: it is good from %s on, and it is %s by this server's clock", since.UTC().Format(clock), now.UTC().Format(clock))
+	}
+	return nil
 }
 
 func (a *Authenticator) remember(sum [sha256.Size]byte, v verified, now time.Time) {

@@ -21,6 +21,9 @@ type Claims struct {
 	OrgAdmin bool
 	Admin    bool
 	Cluster  string // a token for this cluster's agent instead of a user
+	// NotOlder is the least age of the token: a clock that is behind the one that
+	// wrote down when a cluster began makes no token of before. Default: now.
+	NotOlder time.Time
 }
 
 // Store is the part of the ledger that holds the issuer's keys.
@@ -77,6 +80,9 @@ func (i *Issuer) Issue(ctx context.Context, c Claims, ttl time.Duration) (token 
 		return "", time.Time{}, err
 	}
 	now := i.clock().Truncate(time.Second)
+	if now.Before(c.NotOlder) {
+		now = c.NotOlder.Add(time.Second - 1).Truncate(time.Second)
+	}
 	expires = now.Add(ttl).Truncate(time.Second)
 	token, err = jwt.Signed(key.signer).Claims(tokenClaims(c, now, expires)).Serialize()
 	if err != nil {

@@ -264,8 +264,8 @@ func (l *loop) isFrozen() bool {
 // fail says what is wrong once, and when to try again.
 func (l *loop) fail(f *flight) {
 	status := client.Status(f.err)
-	if l.cfg.Tokens != nil && (status == http.StatusUnauthorized || status == http.StatusForbidden) {
-		l.cfg.Tokens.refused()
+	if l.cfg.Tokens != nil && (status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusNotFound) {
+		l.cfg.Tokens.refused() // to a token that is not this cluster's, the cluster does not exist
 	}
 	if !f.held {
 		// The held message stands or fails by itself; the news go with the next

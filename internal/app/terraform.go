@@ -137,7 +137,15 @@ func (t *terraformer) Missing(ctx context.Context, kubeconfig []byte, inventory 
 
 // firstToken is what the agent of a cluster connects with first; then it is given others.
 func (s *Server) firstToken(ctx context.Context, clusterID string) (string, error) {
-	token, _, err := s.issuer.Issue(ctx, access.Claims{Cluster: clusterID}, firstTTL)
+	o, err := s.clusters.Get(ctx, clusterID)
+	if err != nil {
+		return "", err
+	}
+	_, status, err := cluster.Decode(o)
+	if err != nil {
+		return "", err
+	}
+	token, _, err := s.issuer.Issue(ctx, access.Claims{Cluster: clusterID, NotOlder: status.Anew}, firstTTL)
 	return token, err
 }
 

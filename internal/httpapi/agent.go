@@ -248,7 +248,7 @@ func (x *exchange) fits(ctx context.Context) error {
 		return err
 	}
 	if q.Seq > head.Seq {
-		return fault.New(fault.Conflict, "the agent was told of sequence %d, the ledger ends at %d: it was restored without a new epoch; restore it with one, and the agent follows", q.Seq, head.Seq).Because("epoch")
+		return fault.New(fault.Conflict, "the agent was told of sequence %d, the ledger ends at %d: it was restored without a new epoch; start the server with --epoch %d, and the agent follows", q.Seq, head.Seq, head.Epoch+1).Because("epoch")
 	}
 	// Another replica told the agent: this one must not tell it less.
 	return x.agents.reach(ctx, q.Seq)

@@ -56,6 +56,25 @@ func goodSince(who access.Principal, anew time.Time) bool {
 	return anew.IsZero() || !who.Issued.Before(anew)
 }
 
+// agentClaims are those of a token for the cluster's agent that is good for the
+// cluster that is there, whatever this server's clock says.
+func (s *server) agentClaims(ctx context.Context, id string) (access.Claims, error) {
+	c := access.Claims{Cluster: id}
+	if id == "" || !utf8.ValidString(id) || len(id) > maxText {
+		return c, nil
+	}
+	o, err := s.Clusters.Get(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return c, nil // it may be registered later
+	}
+	if err != nil {
+		return c, err
+	}
+	_, status, err := cluster.Decode(o)
+	c.NotOlder = status.Anew
+	return c, err
+}
+
 // accountOfAgent reports whether the caller is a program with an account at the
 // identity provider where agents have theirs. Another issuer's client of the
 // same name is somebody else.

@@ -149,7 +149,10 @@ func (x *exchange) renew(r *http.Request) {
 	if !ok || until.Sub(x.Clock()) >= life/2 {
 		return
 	}
-	fresh, _, err := x.Issuer.Issue(ctx, access.Claims{Cluster: x.id}, life)
+	x.agents.mu.Lock()
+	anew := x.p.anew
+	x.agents.mu.Unlock()
+	fresh, _, err := x.Issuer.Issue(ctx, access.Claims{Cluster: x.id, NotOlder: anew}, life)
 	if err != nil {
 		if x.grumble(x.p) {
 			x.Log.WarnContext(ctx, "cannot renew the token of an agent", "cluster", x.id, "error", err)

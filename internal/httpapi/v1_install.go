@@ -122,7 +122,11 @@ func (o *own) installation(ctx context.Context, id, format string) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	if c.Token, _, err = o.Issuer.Issue(ctx, access.Claims{Cluster: id}, firstTTL); err != nil {
+	claims, err := o.agentClaims(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if c.Token, _, err = o.Issuer.Issue(ctx, claims, firstTTL); err != nil {
 		return nil, err
 	}
 	if format == "values" {

@@ -85,9 +85,12 @@ func (o *own) createToken(ctx context.Context, in *body[v1.TokenRequest]) (*body
 			return nil, fault.New(fault.Invalid, "ttl is a duration such as 1h30m").Because("field")
 		}
 	}
-	token, expires, err := o.Issuer.Issue(ctx, access.Claims{
-		User: b.User, Org: b.Org, OrgAdmin: b.OrgAdmin, Admin: b.Admin, Cluster: b.Cluster,
-	}, ttl)
+	claims, err := o.agentClaims(ctx, b.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	claims.User, claims.Org, claims.OrgAdmin, claims.Admin = b.User, b.Org, b.OrgAdmin, b.Admin
+	token, expires, err := o.Issuer.Issue(ctx, claims, ttl)
 	if err != nil {
 		return nil, err
 	}
