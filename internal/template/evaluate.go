@@ -331,10 +331,7 @@ func (f *facts) strip(v any, path []any) any {
 	case float64, int, json.Number:
 		return expr.Normal(v)
 	case list:
-		out := make([]any, x.n)
-		for i := range out {
-			out[i] = nothing
-		}
+		out := make([]any, x.n) // nobody reads those that are not asked for
 		for i, v := range x.at {
 			out[i] = f.strip(v, append(path, i))
 		}

@@ -1,0 +1,28 @@
+terraform {
+  required_providers {
+    local = { source = "hashicorp/local" }
+  }
+}
+
+variable "name" {
+  type = string
+}
+
+variable "password" {
+  type      = string
+  sensitive = true
+}
+
+resource "local_sensitive_file" "login" {
+  filename        = "${path.root}/login"
+  content         = "${var.name}:${var.password}"
+  file_permission = "0600"
+}
+
+resource "terraform_data" "ready" {
+  input = local_sensitive_file.login.filename
+}
+
+output "login" {
+  value = terraform_data.ready.output
+}
