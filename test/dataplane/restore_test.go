@@ -38,9 +38,14 @@ func TestControlPlaneIsRestoredFromABackup(t *testing.T) {
 	stop(t, p)
 	restore(t, backup, p.s.DataDir)
 	p.s.Start(t)
-	p.until("the agent to refuse the past", func() bool {
-		return strings.Contains(p.agent.Log(), "restored without a new epoch") || strings.Contains(p.s.Log(), "restored without a new epoch")
+	// Whoever wonders reads why, and what to do, where they look.
+	const why = "it was restored without a new epoch"
+	p.says("cluster", "edge", why, "--epoch 2", "its agent is refused")
+	p.until("the list to say so", func() bool {
+		out, _, _ := p.s.Run("get", "clusters", "-o", "json")
+		return strings.Contains(out, why)
 	})
+	p.until("the agent's log to say so", func() bool { return strings.Contains(p.agent.Log(), why) })
 	p.spoil(stray)
 	p.greets(stray, "new here") // it goes on with what it knows
 	p.same(p.k, before)
