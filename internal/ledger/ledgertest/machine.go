@@ -110,7 +110,10 @@ func (m *machine) take(req ledger.ClaimRequest) []ledger.Work {
 			due++
 		}
 	}
-	got := m.claimAll(req, due)
+	got, err := m.Claim(m.ctx, req)
+	if err != nil {
+		m.tb.Fatalf("cannot claim: %v", err)
+	}
 	if want := min(due, req.Limit); len(got.Work) > want || len(got.Work) < want && req.Lease != instant {
 		m.tb.Fatalf("claimed %d pieces, want %d of %d that are due: %+v", len(got.Work), want, due, m.model.Work)
 	}
@@ -133,29 +136,6 @@ func (m *machine) take(req ledger.ClaimRequest) []ledger.Work {
 		m.checkNext(req, got.Next, full && due > req.Limit) // a full answer may say that there is more, without looking
 	}
 	return got.Work
-}
-
-// claimAll claims as much as there is. A claim may pass by what another replica
-// has locked for a commit that it refused a moment ago; it then says to come
-// back soon.
-func (m *machine) claimAll(req ledger.ClaimRequest, due int) ledger.Claimed {
-	m.tb.Helper()
-	var all ledger.Claimed
-	for range 1000 {
-		got, err := m.Claim(m.ctx, req)
-		if err != nil {
-			m.tb.Fatalf("cannot claim: %v", err)
-		}
-		all.Work, all.Next = append(all.Work, got.Work...), got.Next
-		req.Limit -= len(got.Work)
-		if due -= len(got.Work); due <= 0 || req.Limit <= 0 || req.Lease == instant && len(got.Work) > 0 {
-			break // what was claimed for an instant would be claimed again
-		}
-		if got.Next < 0 || got.Next > time.Second {
-			m.tb.Fatalf("claimed %+v; %d more are due, but the next only in %v", got.Work, due, got.Next)
-		}
-	}
-	return all
 }
 
 // checkNext compares when a claim says the next piece comes with what is left.
