@@ -51,7 +51,8 @@ type call struct {
 	resource executor.Resource
 	policy   *resilience.Policy
 	timeout  time.Duration
-	veil     veil
+	known    []any // trees that hold secrets of it
+	veil     veil  // over those
 }
 
 // subject is what a call is about.
@@ -95,8 +96,12 @@ func (s *Service) call(ctx context.Context, on subject) (*call, error) {
 			return nil, err
 		}
 	}
+	var before map[string]any // what it was made with: secrets may have changed since
 	if on.there != nil {
 		var err error
+		if before, err = s.keptInputs(ctx, on.there.Status); err != nil {
+			return nil, err
+		}
 		if c.resource.Outputs, err = s.made(ctx, *on.there); err != nil {
 			return nil, err
 		}
@@ -104,7 +109,8 @@ func (s *Service) call(ctx context.Context, on subject) (*call, error) {
 			return nil, err
 		}
 	}
-	c.veil = veilOf(on.inputs, c.resource.Outputs)
+	c.known = []any{on.inputs, before, c.resource.Outputs}
+	c.veil = veilOf(c.known...)
 	return c, nil
 }
 

@@ -37,7 +37,7 @@ func (n *run) came(ctx context.Context, sh *sheet, node template.Node, c *call, 
 		return n.gone(ctx)
 	}
 	outputs := hide(result.Outputs, c.Describe(), node.Secret)
-	v := veilOf(inputs, outputs)
+	v := veilOf(append(c.known, outputs)...)
 	plain, sealed, stale, err := n.keep(ctx, outputs, s.Secrets)
 	if err == nil {
 		if raw, _ := json.Marshal(plain); len(raw) > maxOutputs {

@@ -202,7 +202,7 @@ func (n *run) begin(ctx context.Context, v veil) error {
 func (n *run) attend(ctx context.Context, c *call, away bool) (executor.Result, error) {
 	ctx, n.cancel = context.WithCancelCause(ctx)
 	ended := make(chan struct{})
-	slow := time.AfterFunc(slowAfter, func() {
+	slow := time.AfterFunc(n.slow, func() {
 		defer close(ended)
 		n.watch(ctx, away)
 	})

@@ -49,6 +49,7 @@ type Service struct {
 	gates   gates
 	logs    logs
 	calls   calls
+	slow    time.Duration // a call that takes longer is told as under way
 	glance  time.Duration // between looks whether a resource is still wanted while it is worked on
 
 	mu    sync.Mutex
@@ -61,7 +62,7 @@ func NewService(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Service{Config: c, glance: 3 * time.Second, looks: map[string]look{}, marks: map[string]mark{}}
+	return &Service{Config: c, slow: slowAfter, glance: 3 * time.Second, looks: map[string]look{}, marks: map[string]mark{}}
 }
 
 // Reconcilers of the room by kind, for the loop.

@@ -213,7 +213,7 @@ func (a *asking) node(ctx context.Context, i int) PlannedChange {
 	a.mu.Lock()
 	a.known[n.Address] = template.Known{Outputs: outputs}
 	a.mu.Unlock()
-	return decide(n, on.id, change, inputs, veilOf(inputs, c.resource.Outputs, outputs))
+	return decide(n, on.id, change, inputs, veilOf(append(c.known, outputs)...))
 }
 
 // count fills in what a plan does to how many.

@@ -1,0 +1,7 @@
+package environment
+
+import "time"
+
+// SetPatience says from when on a call is slow, and how often it is looked whether
+// it is still wanted.
+func (s *Service) SetPatience(slow, glance time.Duration) { s.slow, s.glance = slow, glance }
