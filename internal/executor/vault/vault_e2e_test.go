@@ -208,9 +208,10 @@ func sign(t *testing.T, key *ecdsa.PrivateKey, audience string) string {
 	}
 	now := time.Now()
 	out, err := jwt.Signed(signer).Claims(jwt.Claims{
-		Subject: "system:serviceaccount:fleet:drover", Audience: jwt.Audience{audience}, Issuer: "kubernetes/serviceaccount",
+		Subject: "system:serviceaccount:fleet:drover", Issuer: "kubernetes/serviceaccount",
 		IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(time.Hour)),
 	}).Claims(map[string]any{
+		"aud":           []string{audience}, // always a list, which one auth method insists on
 		"kubernetes.io": map[string]any{"namespace": "fleet", "serviceaccount": map[string]any{"name": "drover", "uid": "u-1"}},
 	}).Serialize()
 	if err != nil {
@@ -231,6 +232,7 @@ func reviewer(t *testing.T, good string) openbao.Cluster {
 		_ = json.NewDecoder(r.Body).Decode(&review)
 		status := map[string]any{"authenticated": review.Spec.Token == good}
 		if review.Spec.Token == good {
+			status["audiences"] = []string{"kubernetes"}
 			status["user"] = map[string]any{"username": "system:serviceaccount:fleet:drover", "uid": "u-1", "groups": []string{"system:serviceaccounts"}}
 		}
 		w.Header().Set("Content-Type", "application/json")
