@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -25,6 +26,9 @@ type Create struct {
 	Billing    Billing
 	Cluster    string // one of the tenant's own; default: the fleet's
 	Parameters map[string]any
+	// ID that it will have, from those inside the house who must find it again
+	// after a crash; default: a new one.
+	ID string
 }
 
 // Create accepts an order. It answers when the order is durable, long before
@@ -44,7 +48,7 @@ func (s *Service) Create(ctx context.Context, off *offering.Offering, req Create
 	now := s.Now().UTC()
 	in := Instance{
 		Object: ledger.Object{
-			Ref: ledger.Ref{Kind: Kind.Name, ID: ledger.NewID()},
+			Ref: ledger.Ref{Kind: Kind.Name, ID: cmp.Or(req.ID, ledger.NewID())},
 			Org: who.Org, Owner: who.User, Name: req.Name, Phase: Accepted, Created: now,
 		},
 		Status: Status{Since: now},
