@@ -40,6 +40,8 @@ type Config struct {
 	HTTPClient *http.Client
 	UserAgent  string        // default "drover-client"
 	Timeout    time.Duration // of one request that is not a stream; default 30 s
+	// Warn is told what servers say that people should know; default: nobody is.
+	Warn func(text string)
 	// Silence is how long a stream may say nothing, not even a heartbeat,
 	// before its connection is taken for lost; default 1 min.
 	Silence time.Duration
@@ -187,6 +189,9 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 	if resp.StatusCode >= 300 {
 		defer resp.Body.Close()
 		return nil, readError(req, resp)
+	}
+	if text := resp.Header.Get("Drover-Warning"); text != "" && c.cfg.Warn != nil {
+		c.cfg.Warn(text)
 	}
 	return resp, nil
 }

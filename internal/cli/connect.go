@@ -182,6 +182,7 @@ func (c *CLI) connect(cmd *cobra.Command) (*session, error) {
 		return nil, err
 	}
 	config := client.Config{Server: at.server, Token: at.token, UserAgent: "drover/" + c.cfg.Version}
+	config.Warn = func(text string) { c.note("warning: %s", clean(text, false)) }
 	if at.login != "" {
 		file, err := c.loadContexts()
 		if err != nil {
