@@ -96,8 +96,9 @@ type Capacity struct {
 	Region   string `json:"region"`
 	Offering string `json:"offering"`
 	Type     string `json:"type"`
-	Max      int64  `json:"max"`     // if its clusters were filled with the type
-	Used     int64  `json:"used"`    // by the type
+	Max      int64  `json:"max"`     // of the type, if its clusters were filled with it: used and free
+	Used     int64  `json:"used"`    // by the type, on the clusters that are counted
+	Aside    int64  `json:"aside"`   // by the type, on clusters of the region that take no such orders now
 	Free     int64  `json:"free"`    // for the type
 	Largest  int64  `json:"largest"` // that is free on one cluster
 	Slack    int64  `json:"slack"`   // that is to be free

@@ -136,15 +136,22 @@ func (c *CLI) capacity(cmd *cobra.Command) error {
 
 // roomNote says what an operator should look at.
 func roomNote(i v1.Capacity) string {
+	note := ""
 	switch {
 	case i.Clusters == 0:
-		return "no ready cluster hosts it"
+		note = "no ready cluster hosts it"
 	case i.Free == 0:
-		return "full"
+		note = "full"
 	case i.Free < i.Slack:
-		return "less is free than is to be"
+		note = "less is free than is to be"
 	}
-	return ""
+	if i.Aside > 0 {
+		if note != "" {
+			note += "; "
+		}
+		note += fmt.Sprintf("%s more in use on clusters that are set aside or not ready", count(i.Aside, "unit"))
+	}
+	return note
 }
 
 // decision is what scaling does in a place, in words.

@@ -80,7 +80,8 @@ var Kind = ledger.Kind{
 		{Name: "provider", Type: ledger.Text},
 		{Name: "region", Type: ledger.Text},
 	},
-	Totals: [][]string{{}},
+	Totals:   [][]string{{}},
+	Searched: true,
 }
 
 // Spec is what is wanted of a cluster.

@@ -93,8 +93,9 @@ func (s *Service) Explain(ctx context.Context, ask WhatIf) ([]Verdict, error) {
 // Capacity is what a region has of an instance type.
 type Capacity struct {
 	Provider, Region, Offering, Type string
-	Max                              int64 // units that would be in use if its clusters were filled with the type
-	Used                             int64 // by the type
+	Max                              int64 // units of the type that there would be if its clusters were filled with it: Used and Free
+	Used                             int64 // by the type, on the clusters that are counted
+	Aside                            int64 // by the type, on clusters of the region that take no such orders now
 	Free                             int64
 	Largest                          int64 // units that fit in one piece
 	Clusters                         int   // that are ready and host it
@@ -142,13 +143,16 @@ func (s *Service) capacity(ctx context.Context, w *want, here []*Known, shared m
 	}
 	maps.Copy(counters, shared)
 	for i, k := range here {
-		c.Used += counters[names[i]]
-		if one := Weigh(w.Wanted, k, counters); one.Refusal.Bar == "" {
-			c.Clusters++
-			c.Max += one.Capacity
-			c.Free += max(one.Free(), 0)
-			c.Largest = max(c.Largest, one.Free())
+		one := Weigh(w.Wanted, k, counters)
+		if one.Refusal.Bar != "" {
+			c.Aside += counters[names[i]]
+			continue
 		}
+		c.Clusters++
+		c.Used += counters[names[i]]
+		c.Free += max(one.Free(), 0)
+		c.Largest = max(c.Largest, one.Free())
 	}
+	c.Max = c.Used + c.Free
 	return c, nil
 }

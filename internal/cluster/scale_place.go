@@ -206,11 +206,13 @@ type ScaleState struct {
 	Pending bool                 `json:"pending,omitempty"`
 	Turn    string               `json:"turn,omitempty"`  // that is held while a cluster is being made
 	Spare   map[string]time.Time `json:"spare,omitempty"` // clusters that are not needed, since when
+	// Approval that the end of a cluster waits for.
+	Approval string `json:"approval,omitempty"`
 }
 
 // same reports whether two states say the same, numbers in their reasons aside.
 func (s *ScaleState) same(o *ScaleState) bool {
-	return s.Do == o.Do && s.Code == o.Code && s.Cluster == o.Cluster && s.DryRun == o.DryRun && s.Pending == o.Pending &&
+	return s.Do == o.Do && s.Code == o.Code && s.Cluster == o.Cluster && s.DryRun == o.DryRun && s.Pending == o.Pending && s.Approval == o.Approval &&
 		s.At.Equal(o.At) && maps.EqualFunc(s.Spare, o.Spare, time.Time.Equal)
 }
 

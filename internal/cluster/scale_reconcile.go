@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -167,8 +168,8 @@ func (r *scaling) at(ctx context.Context, at spot, was ScaleState) (ScaleState, 
 			return state, err
 		}
 		state.Cluster, state.Turn = name(at.spec), turn
-	} else if held, err := r.mayGo(ctx, at, d.Cluster); err != nil || held != "" {
-		state.Do, state.Code, state.Reason = Stay, "held", held
+	} else if held, approval, err := r.mayGo(ctx, at, d.Cluster); err != nil || held != "" {
+		state.Do, state.Code, state.Reason, state.Approval = Stay, "held", held, approval
 		return state, err
 	}
 	state.At, state.Pending = r.now, true
@@ -186,29 +187,64 @@ func name(spec Spec) string {
 	return head + "-" + id[max(len(id)-12, 0):]
 }
 
-// mayGo asks the breaker; the answer is why not. One run removes one cluster,
+// mayGo asks the breaker; the answer is why not, and the approval that it waits for. One run removes one cluster,
 // so that what is counted is what was asked for.
-func (r *scaling) mayGo(ctx context.Context, at spot, id string) (string, error) {
+func (r *scaling) mayGo(ctx context.Context, at spot, id string) (held, approval string, err error) {
 	if r.removed {
-		return "another cluster of this profile goes first", nil
+		return "another cluster of this profile goes first", "", nil
 	}
 	r.removed = true
 	if r.Guard == nil {
-		return "", nil
+		return "", "", nil
 	}
 	known, err := r.Clusters.view.look(ctx, r.Clusters.store)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	counts, err := r.Guard.Take(ctx, breaker.Removal{
 		Scope: "clusters", Total: int64(len(known.sorted)), Rule: fmt.Sprintf("scaling of profile %s in %s", at.spec.Profile, at.key),
 		Object: ledger.Ref{Kind: Kind.Name, ID: id},
 	})
 	if fault.Reason(err) == "breaker" {
-		return err.Error(), nil
+		var waits *breaker.Waiting
+		if errors.As(err, &waits) {
+			approval = waits.Approval
+		}
+		return err.Error(), approval, nil
 	}
 	r.counts = append(r.counts, counts...)
-	return "", err
+	return "", "", err
+}
+
+// Awaiting implements breaker.Waiters for clusters that are to go: the profiles
+// that wait look again.
+func (r *ScaleReconciler) Awaiting(ctx context.Context, approval, _ string, _ int) ([]ledger.Wake, string, error) {
+	profiles, err := r.Clusters.Profiles(ctx)
+	var wakes []ledger.Wake
+	for _, o := range profiles {
+		if awaited(o, approval) > 0 {
+			wakes = append(wakes, ledger.Wake{Ref: o.Ref})
+		}
+	}
+	return wakes, "", err
+}
+
+// CountAwaiting implements breaker.Waiters: each place lets one cluster go at a time.
+func (r *ScaleReconciler) CountAwaiting(ctx context.Context, approval string) (n int64, err error) {
+	profiles, err := r.Clusters.Profiles(ctx)
+	for _, o := range profiles {
+		n += awaited(o, approval)
+	}
+	return n, err
+}
+
+func awaited(profile ledger.Object, approval string) (n int64) {
+	for _, s := range Scalings(profile) {
+		if s.Approval == approval {
+			n++
+		}
+	}
+	return n
 }
 
 // carryOut does what was written down. A cluster that is needed after all stays.

@@ -34,7 +34,7 @@ type guard struct{ approved bool }
 
 func (g *guard) Take(_ context.Context, r breaker.Removal) ([]ledger.Count, error) {
 	if !g.approved {
-		return nil, fault.New(fault.Exhausted, "too many clusters would go: approve %q", r.Rule).Because("breaker")
+		return nil, fault.New(fault.Exhausted, "too many clusters would go: approve %q: %w", r.Rule, &breaker.Waiting{Approval: "a1"}).Because("breaker")
 	}
 	return []ledger.Count{{Name: "breaker/" + r.Scope, Delta: 1, Max: -1}}, nil
 }
@@ -179,9 +179,19 @@ func TestTheFleetGrowsAndShrinks(t *testing.T) {
 	if state = y.run(); state.Code != "held" || !strings.Contains(state.Reason, "approve") {
 		t.Fatalf("the breaker holds it: %+v", state)
 	}
+	for approval, want := range map[string]int{"a1": 1, "another": 0} {
+		wakes, _, err := y.scaler.Awaiting(t.Context(), approval, "", 10)
+		n, failed := y.scaler.CountAwaiting(t.Context(), approval)
+		if err != nil || failed != nil || len(wakes) != want || n != int64(want) || want > 0 && wakes[0].Ref != y.ref {
+			t.Errorf("%s is awaited by %v, %d: %v, %v", approval, wakes, n, err, failed)
+		}
+	}
 	g.approved = true
 	if state = y.run(); state.Do != cluster.Down || state.Pending {
 		t.Fatalf("approved, and not gone: %+v", state)
+	}
+	if n, err := y.scaler.CountAwaiting(t.Context(), "a1"); err != nil || n != 0 {
+		t.Errorf("%d wait for what was approved, %v", n, err)
 	}
 	gone := 0
 	for _, o := range y.clusters() {

@@ -145,8 +145,16 @@ func (s *Service) fresh(ctx context.Context, id string, spec Spec) Cluster {
 		if c.Phase = Waiting; s.hasSteps(c) {
 			c.Phase = Provisioned
 		}
+		if spec.Org == "" {
+			c.Status.Message = neverJoined(id)
+		}
 	}
 	return c
+}
+
+// neverJoined is what a cluster says whose agent is yet to come.
+func neverJoined(id string) string {
+	return "its agent has not connected yet: `drover cluster join " + id + "` prints the line that installs it"
 }
 
 // names are what a cluster is found by besides its id.

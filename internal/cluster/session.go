@@ -131,7 +131,9 @@ func (s *Service) claim(ctx context.Context, id, agent, installation, connected 
 		if err != nil {
 			return o, err
 		}
-		status.Installation = installation
+		if status.Installation = installation; status.Message == neverJoined(id) {
+			status.Message = ""
+		}
 		if connected != "" {
 			status.Session = connected
 		}

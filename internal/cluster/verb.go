@@ -12,6 +12,7 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/operation"
+	"github.com/droverhq/drover/internal/provider"
 )
 
 // Hosted tells what runs on clusters.
@@ -41,6 +42,9 @@ type Request struct {
 func (s *Service) Create(ctx context.Context, want Request) (ledger.Object, error) {
 	spec, err := s.draw(ctx, want)
 	if err != nil {
+		return ledger.Object{}, err
+	}
+	if err := s.readable(want); err != nil {
 		return ledger.Object{}, err
 	}
 	before, err := s.store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: want.ID})
@@ -88,6 +92,19 @@ func (s *Service) Create(ctx context.Context, want Request) (ledger.Object, erro
 		return ledger.Object{}, err
 	}
 	return r.Objects[0], nil
+}
+
+// readable refuses a kubeconfig that nobody could use, before it is kept.
+func (s *Service) readable(want Request) error {
+	checker, ok := s.Makers[standalone].(provider.Checker)
+	if !ok || want.Kubeconfig == nil {
+		return nil
+	}
+	err := checker.Check(provider.Cluster{ID: want.ID, Kubeconfig: want.Kubeconfig})
+	if fault.Is(err, fault.Invalid) {
+		return fault.New(fault.Invalid, "%w", err).Because("field")
+	}
+	return err
 }
 
 // Enlist makes a cluster known that is there and that only its agent reaches;
@@ -180,9 +197,32 @@ type Edit struct {
 	Schedulable *bool
 }
 
+// verb is what the log calls a change: by what was done, where that was one thing.
+func (e Edit) verb() string {
+	var verbs []string
+	if e.Schedulable != nil && *e.Schedulable {
+		verbs = append(verbs, "uncordon")
+	} else if e.Schedulable != nil {
+		verbs = append(verbs, "cordon")
+	}
+	if e.Limit != nil {
+		verbs = append(verbs, "limit")
+	}
+	if len(e.Labels) > 0 {
+		verbs = append(verbs, "label")
+	}
+	if e.Taints != nil {
+		verbs = append(verbs, "taint")
+	}
+	if len(verbs) != 1 {
+		return "update"
+	}
+	return verbs[0]
+}
+
 // Update changes what is wanted of a cluster. Faults: Invalid, reason "field".
 func (s *Service) Update(ctx context.Context, id string, e Edit) (ledger.Object, error) {
-	return s.want(ctx, id, "update", func(c *Cluster) error {
+	return s.want(ctx, id, e.verb(), func(c *Cluster) error {
 		for key, value := range e.Labels {
 			c.Spec.Labels = maps.Clone(c.Spec.Labels)
 			if c.Spec.Labels == nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/operation"
+	"github.com/droverhq/drover/internal/provider/standalone"
 )
 
 // guests are instances on a cluster.
@@ -83,6 +84,23 @@ func TestCreateRefuses(t *testing.T) {
 		before := head(t, f.l)
 		if _, err := f.Create(byOps(), c.want); fault.Reason(err) != c.code || head(t, f.l) != before {
 			t.Errorf("%s: %v (%s)", c.reason, err, fault.Reason(err))
+		}
+	}
+}
+
+// A kubeconfig that leads nowhere is refused before it is kept, without what it holds.
+func TestAKubeconfigIsReadWhenItIsGiven(t *testing.T) {
+	f := newFleet(t)
+	f.Makers["standalone"] = standalone.Provider{}
+	before := head(t, f.l)
+	for reason, text := range map[string]string{
+		"no YAML":    "\ttoken: s3cr3t {",
+		"no lists":   "s3cr3t",
+		"no context": "apiVersion: v1\nkind: Config\nusers: [{name: u, user: {token: s3cr3t}}]\n",
+	} {
+		_, err := f.Create(byOps(), cluster.Request{ID: "near", Provider: "aws", Region: "east", Kubeconfig: []byte(text)})
+		if !fault.Is(err, fault.Invalid) || fault.Reason(err) != "field" || strings.Contains(err.Error(), "s3cr3t") || head(t, f.l) != before {
+			t.Errorf("%s: %v", reason, err)
 		}
 	}
 }
@@ -169,9 +187,50 @@ func TestUpdateChangesWhatMayBePlaced(t *testing.T) {
 	if c = f.see(t, "edge"); c.Spec.Zone() != "" || c.Spec.Limit != nil || len(c.Spec.Taints) != 1 {
 		t.Errorf("%+v", c.Spec)
 	}
+	yes := true
+	for _, e := range []cluster.Edit{{Schedulable: &yes}, {Taints: &[]string{}}} {
+		if _, err := f.Update(byOps(), "edge", e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changes, err := f.l.Changes(t.Context(), ledger.ChangeQuery{Kind: "cluster", ID: "edge"})
+	var verbs []string
+	for _, c := range changes {
+		verbs = append(verbs, c.Op)
+	}
+	if err != nil || strings.Join(verbs, " ") != "register update update uncordon taint" {
+		t.Errorf("the log has %v, %v", verbs, err)
+	}
 	negative := int64(-3)
 	bad := &negative
 	if _, err := f.Update(byOps(), "edge", cluster.Edit{Limit: &bad}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a negative limit: %v", err)
+	}
+}
+
+// What people should know of a place that nothing is sold in is a warning: an
+// offering may come later.
+func TestPlacesThatNoOfferingKnows(t *testing.T) {
+	f := newFleet(t)
+	in := func(provider, region string) ledger.Object {
+		o, err := f.Register(byOps(), provider+"-"+region, cluster.Spec{Provider: provider, Region: region})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	if got := f.Unsold(in("mars", "north")); got != "" {
+		t.Errorf("nobody knows what is sold, and it is said: %s", got)
+	}
+	f.Offerings = shelf{dinosaur(t, "")}
+	if got := f.Unsold(in("local", "local")); got != "" {
+		t.Errorf("it is sold there: %s", got)
+	}
+	if got := f.Unsold(in("aws", "nowhere")); !strings.Contains(got, "region nowhere of aws") {
+		t.Errorf("it is not sold there: %q", got)
+	}
+	made, _, err := f.ApplyProfile(byOps(), "p.yaml", fmt.Appendf(nil, profileOf, "small", "[]"))
+	if got := f.Unsold(made); err != nil || !strings.Contains(got, "no offering is sold in region ") {
+		t.Errorf("of a profile: %q, %v", got, err)
 	}
 }

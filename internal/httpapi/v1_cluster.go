@@ -42,8 +42,12 @@ type abandonInput struct {
 type answered struct {
 	Status    int
 	Operation string `header:"Drover-Operation" doc:"Id of the operation that tells how the work goes, if there is work"`
+	Warning   string `header:"Drover-Warning" doc:"What people should know about what they asked for, if anything"`
 	Body      v1.Object
 }
+
+// warningHeader is for people: it was done as they said, and may not be what they meant.
+const warningHeader = "Drover-Warning"
 
 func (o *own) routesCluster() {
 	tags := []string{"operator"}
@@ -158,7 +162,7 @@ func (o *own) registerCluster(ctx context.Context, in *body[v1.CreateCluster]) (
 	if err != nil {
 		return nil, err
 	}
-	return &answered{Status: status, Operation: out.Operation, Body: out.Body}, nil
+	return &answered{Status: status, Operation: out.Operation, Warning: o.Clusters.Unsold(c), Body: out.Body}, nil
 }
 
 func (o *own) updateCluster(ctx context.Context, in *clusterInput) (*body[v1.Object], error) {

@@ -164,7 +164,7 @@ func (o *own) capacity(ctx context.Context, _ *struct{}) (*body[v1.Capacities], 
 	for _, c := range found {
 		out.Items = append(out.Items, v1.Capacity{
 			Provider: c.Provider, Region: c.Region, Offering: c.Offering, Type: c.Type,
-			Max: c.Max, Used: c.Used, Free: c.Free, Largest: c.Largest, Slack: c.Slack, Clusters: c.Clusters,
+			Max: c.Max, Used: c.Used, Aside: c.Aside, Free: c.Free, Largest: c.Largest, Slack: c.Slack, Clusters: c.Clusters,
 		})
 	}
 	profiles, err := o.Clusters.Profiles(ctx)

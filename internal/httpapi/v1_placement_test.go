@@ -119,7 +119,19 @@ func TestPlacementOfAnInstance(t *testing.T) {
 	if reasons["small"] == "room" {
 		t.Error("it is in its own way")
 	}
-	w.want(200, "alice", "GET", "/api/v1/instances/"+o.ID+"/placement", "", &p)
+	w.edit(o.ID, func(in *instance.Instance) { in.Status.Rejected = []string{"large"} })
+	var mine v1.Placement
+	w.want(200, "alice", "GET", "/api/v1/instances/"+o.ID+"/placement", "", &mine)
+	var object v1.Object
+	w.want(200, "alice", "GET", "/api/v1/instances/"+o.ID, "", &object)
+	for what, of := range map[string]any{"its placement": mine, "the instance": object} {
+		text, _ := json.Marshal(of)
+		for _, other := range []string{"large", "aside", "far"} {
+			if strings.Contains(string(text), `"`+other) {
+				t.Errorf("%s tells a tenant of cluster %s: %s", what, other, text)
+			}
+		}
+	}
 	w.want(404, "bob", "GET", "/api/v1/instances/"+o.ID+"/placement", "", nil)
 	w.want(404, "root", "GET", "/api/v1/clusters/small/placement", "", nil)
 }
@@ -134,7 +146,7 @@ func TestCapacity(t *testing.T) {
 	for _, item := range c.Items {
 		if item.Offering == "dinosaur" && item.Region == "local" {
 			found = true
-			if item.Max != 11 || item.Free != 11 || item.Largest != 10 || item.Clusters != 2 || item.Used != 0 {
+			if item.Max != 11 || item.Free != 11 || item.Largest != 10 || item.Clusters != 2 || item.Used != 0 || item.Aside != 0 {
 				t.Errorf("%+v", item)
 			}
 		}
@@ -149,6 +161,11 @@ func TestCapacity(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.want(200, "root", "GET", "/api/v1/capacity", "", &c)
+	for _, item := range c.Items {
+		if item.Used+item.Free != item.Max || item.Offering == "dinosaur" && item.Region == "local" && (item.Used != 3 || item.Max != 11) {
+			t.Errorf("%+v", item)
+		}
+	}
 	for _, use := range c.Clusters {
 		if use.Cluster == "large" && (use.Used != 3 || use.Max != 10 || use.Types["dinosaur/standard"] != 3) || use.Cluster == "small" && use.Used != 0 {
 			t.Errorf("%+v", use)

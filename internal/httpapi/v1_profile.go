@@ -59,5 +59,8 @@ func (o *own) applyProfile(w http.ResponseWriter, r *http.Request) {
 		o.fail(w, r, err)
 		return
 	}
+	if warning := o.Clusters.Unsold(made); warning != "" {
+		w.Header().Set(warningHeader, warning)
+	}
 	writeJSON(w, http.StatusOK, wire(&made, o.names(), access.From(ctx)))
 }

@@ -22,6 +22,12 @@ type Provider interface {
 	Remove(ctx context.Context, c Cluster) (Progress, error)
 }
 
+// Checker is a provider that can tell beforehand what Ensure would refuse for
+// good. The error is fault.Invalid, and holds no secret.
+type Checker interface {
+	Check(c Cluster) error
+}
+
 // Cluster is what is to be made.
 type Cluster struct {
 	ID      string
@@ -30,7 +36,7 @@ type Cluster struct {
 	MultiAZ bool
 	Nodes   int64
 	Labels  map[string]string
-	// Options of the profile, as the provider names them; see Check.
+	// Options of the profile, as the provider names them.
 	Options map[string]string
 	// Kubeconfig of a cluster that is there already; nil: none was given.
 	Kubeconfig []byte
