@@ -18,7 +18,7 @@ import (
 
 // Kind declares offerings to the ledger: the id is the offering's name, the
 // spec its document, the status a Status.
-var Kind = ledger.Kind{Name: "offering", Totals: [][]string{{}}}
+var Kind = ledger.Kind{Name: "offering", Totals: [][]string{{}}, Searched: true}
 
 // Status is the status of an offering in the ledger.
 type Status struct {
