@@ -41,7 +41,7 @@ var house = map[string]layer{
 		reason: "a port is a contract: what is behind it and who uses it are both strangers to it",
 	},
 	"domain": {
-		rooms:  []string{"internal/access", "internal/operation", "internal/breaker", "internal/account", "internal/policy", "internal/offering", "internal/cluster", "internal/instance", "internal/template", "internal/environment", "internal/gitops"},
+		rooms:  []string{"internal/access", "internal/operation", "internal/breaker", "internal/account", "internal/policy", "internal/offering", "internal/cluster", "internal/instance", "internal/connection", "internal/template", "internal/environment", "internal/gitops"},
 		floors: []string{"ground", "port"},
 		reason: "decisions must not depend on how they are asked for or kept: declare an interface, and let app wire it",
 	},
@@ -85,6 +85,7 @@ var wrapped = map[string][]string{
 	"internal/offering":    nil,
 	"internal/cluster":     nil,
 	"internal/instance":    {"golang.org/x/sync"},
+	"internal/connection":  nil,
 	"internal/template":    nil,
 	"internal/environment": {"golang.org/x/sync"},
 	"api/v1":               nil,
