@@ -21,6 +21,7 @@ type expansion struct {
 	layout   *Layout
 	mistakes document.Mistakes
 	edges    int
+	wrong    map[*resource]bool // whose inputs were complained about: the next index says the same
 }
 
 // maxTold bounds the mistakes of a layout: thousands say no more than a few.
@@ -32,7 +33,7 @@ const maxTold = 50
 func (t *Template) Expand(ctx context.Context, given Given) (*Layout, error) {
 	limited, stop := context.WithTimeout(ctx, maxExpand)
 	defer stop()
-	x := &expansion{ctx: limited, layout: &Layout{Template: t, index: map[string]int{}, scopes: map[string]*scope{}}}
+	x := &expansion{ctx: limited, wrong: map[*resource]bool{}, layout: &Layout{Template: t, index: map[string]int{}, scopes: map[string]*scope{}}}
 	tags := make([]any, len(given.Env.Tags))
 	for i, tag := range given.Env.Tags {
 		tags[i] = tag
@@ -273,6 +274,11 @@ func (x *expansion) connect() {
 
 // inputs looks at what is known of a node's inputs already.
 func (x *expansion) inputs(n *Node) {
+	if x.wrong[n.resource] {
+		return
+	}
+	before := len(x.mistakes)
+	defer func() { x.wrong[n.resource] = len(x.mistakes) > before }()
 	v, err := n.scope.evaluate(x.ctx, n.resource.with, n.Index, nil, nil)
 	if err != nil {
 		x.report(n.scope.t, n.resource.places["with"], n.Address, "with: %v", n.scope.explain(err, n.resource.with, n.Index))
