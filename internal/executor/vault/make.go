@@ -85,7 +85,7 @@ func (s *secret) Make(ctx context.Context) error {
 	if err := s.r.Remember(ctx, s.places(), s.note); err != nil {
 		return err
 	}
-	_, err := s.c.write(ctx, s.at.mount+"/data/"+s.at.path, map[string]any{"data": values, "options": map[string]any{"cas": current}})
+	_, err := s.c.write(ctx, s.at.data(), map[string]any{"data": values, "options": map[string]any{"cas": current}})
 	s.version = current + 1
 	if !errors.Is(err, errStale) {
 		return err

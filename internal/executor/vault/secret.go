@@ -37,6 +37,9 @@ type place struct{ mount, path string }
 
 func (p place) String() string { return p.mount + "/" + p.path }
 
+// data is where the values are, and what policies name.
+func (p place) data() string { return p.mount + "/data/" + p.path }
+
 // name is what is remembered; mounts have no bars.
 func (p place) name() string { return p.mount + "|" + p.path }
 
@@ -176,7 +179,7 @@ func (s *secret) fetch(ctx context.Context, at place, is *kept) error {
 			Version int `json:"version"`
 		} `json:"metadata"`
 	}
-	found, err := s.c.read(ctx, at.mount+"/data/"+at.path, &out)
+	found, err := s.c.read(ctx, at.data(), &out)
 	if err != nil {
 		return err
 	}
@@ -347,9 +350,9 @@ func (s *secret) foreseen(v executor.View) map[string]any {
 	if v.There && len(v.Fields) == 0 {
 		return s.Outputs()
 	}
-	out := map[string]any{"path": any(executor.Unknown{}), "version": executor.Unknown{}, "values": executor.Unknown{}}
+	out := map[string]any{"path": any(executor.Unknown{}), "dataPath": any(executor.Unknown{}), "version": executor.Unknown{}, "values": executor.Unknown{}}
 	if s.known() {
-		out["path"] = s.at.String()
+		out["path"], out["dataPath"] = s.at.String(), s.at.data()
 	}
 	if s.open {
 		return out
@@ -376,5 +379,5 @@ func (s *secret) Outputs() map[string]any {
 	for key, v := range s.values {
 		values[key] = v
 	}
-	return map[string]any{"path": s.at.String(), "version": int64(s.version), "values": executor.NewSecret(values)}
+	return map[string]any{"path": s.at.String(), "dataPath": s.at.data(), "version": int64(s.version), "values": executor.NewSecret(values)}
 }

@@ -84,10 +84,11 @@ func (*Executor) Describe() executor.Description {
 			},
 		},
 		Outputs: map[string]executor.Output{
-			"path":    {Type: expr.String, Summary: "mount and path of the secret"},
-			"version": {Type: expr.Int, Summary: "of the secret, one more with each change"},
-			"values":  {Type: expr.Map(expr.String), Secret: true, Summary: "all values of the secret, given and generated, by name"},
-			"policy":  {Type: expr.String, Summary: "name of the policy"},
+			"path":     {Type: expr.String, Summary: "mount and path of the secret, as people write it"},
+			"dataPath": {Type: expr.String, Summary: "path of the secret as policies name it: secret/data/shop/db"},
+			"version":  {Type: expr.Int, Summary: "of the secret, one more with each change"},
+			"values":   {Type: expr.Map(expr.String), Secret: true, Summary: "all values of the secret, given and generated, by name"},
+			"policy":   {Type: expr.String, Summary: "name of the policy"},
 		},
 		Connects: true, Every: time.Minute,
 	}
