@@ -24,6 +24,7 @@ type Settings struct {
 	MasterKeyFile string        // default: master.key in DataDir, made where it is missing
 	OfferingsDir  string        // more offerings, watched; default: none
 	PublicURL     string        // where others reach the API, and the issuer of its tokens; default: where it listens
+	Connections   []string      // files and directories of connections of executors, watched; default: none
 	PolicyFiles   []string      // files and directories of quotas, lists and terms, watched; default: none
 	SSO           string        // builtin or keycloak; default builtin
 	SSOOptions    []string      // key=value of the identity provider
@@ -46,6 +47,7 @@ type Settings struct {
 	Epoch         int64         // of the ledger, at least; default: the one that it is in
 	AgentImage    string        // container image of agents; default: droverhq/drover of this version
 	Providers     []string      // <provider>.<option>=value of what makes clusters
+	Executors     []string      // <executor>.<option>=value of what makes resources
 }
 
 // Config of a control plane.

@@ -12,6 +12,13 @@ import (
 	"github.com/droverhq/drover/internal/dns/rfc2136"
 	"github.com/droverhq/drover/internal/dns/route53"
 	"github.com/droverhq/drover/internal/entitlement"
+	"github.com/droverhq/drover/internal/environment"
+	"github.com/droverhq/drover/internal/executor"
+	"github.com/droverhq/drover/internal/executor/action"
+	"github.com/droverhq/drover/internal/executor/consul"
+	"github.com/droverhq/drover/internal/executor/file"
+	"github.com/droverhq/drover/internal/executor/kubernetes"
+	"github.com/droverhq/drover/internal/executor/vault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
@@ -19,16 +26,18 @@ import (
 	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/provider"
 	"github.com/droverhq/drover/internal/provider/standalone"
-	"github.com/droverhq/drover/internal/provider/template"
+	clustertemplate "github.com/droverhq/drover/internal/provider/template"
+	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/sso"
 	"github.com/droverhq/drover/internal/sso/builtin"
+	"github.com/droverhq/drover/internal/template"
 )
 
 // Kinds are all kinds of objects that the ledger is prepared for.
 func Kinds() []ledger.Kind {
 	return slices.Concat([]ledger.Kind{
 		access.SigningKey, access.KindUser, operation.Kind, operation.AuditKind, account.Kind, offering.Kind, cluster.Kind, cluster.KindProfile, cluster.KindReplica, instance.Kind,
-	}, breaker.Kinds(), policy.Kinds(), builtin.Kinds())
+	}, breaker.Kinds(), policy.Kinds(), builtin.Kinds(), template.Kinds(), environment.Kinds())
 }
 
 // dnsProviders carry hosts.
@@ -46,7 +55,22 @@ var ssoProviders = map[string]func(*Server, options) (sso.Provider, error){
 // clusterProviders make clusters.
 var clusterProviders = map[string]provider.Open{
 	"standalone": standalone.New,
-	"template":   template.New,
+	"template":   clustertemplate.New,
+}
+
+// executors make resources of environments real.
+var executors = map[string]func(*Server, *instance.Service) (executor.Executor, error){
+	"action": func(s *Server, _ *instance.Service) (executor.Executor, error) { return action.New(s.runner), nil },
+	"consul": func(s *Server, _ *instance.Service) (executor.Executor, error) {
+		return consul.New(consul.Config{Resilience: resilience.Config{Observer: s.calls}}), nil
+	},
+	"file": func(*Server, *instance.Service) (executor.Executor, error) { return file.New(), nil },
+	"kubernetes": func(*Server, *instance.Service) (executor.Executor, error) {
+		return kubernetes.New(kubernetes.Config{}), nil
+	},
+	"vault": func(s *Server, _ *instance.Service) (executor.Executor, error) {
+		return vault.New(vault.Config{Resilience: resilience.Config{Observer: s.calls}}), nil
+	},
 }
 
 // quotaSources grant quota.

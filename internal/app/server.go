@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -20,6 +21,8 @@ import (
 	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/environment"
+	"github.com/droverhq/drover/internal/executor/action"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/hook"
 	"github.com/droverhq/drover/internal/httpapi"
@@ -30,30 +33,34 @@ import (
 	"github.com/droverhq/drover/internal/reconcile"
 	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/sqlledger"
+	"github.com/droverhq/drover/internal/template"
 	"github.com/droverhq/drover/offerings"
 )
 
 // Server is a control plane that has been put together and not started yet.
 type Server struct {
-	cfg      Config
-	log      *slog.Logger
-	listener net.Listener
-	ledger   *sqlledger.Ledger
-	feed     *ledger.Feed
-	issuer   *access.Issuer
-	offering *offering.Service
-	clusters *cluster.Service
-	policy   *policy.Service
-	users    *access.Users
-	outside  outside
-	calls    resilience.Observer
-	metrics  *prometheus.Registry
-	loop     *reconcile.Loop
-	handler  http.Handler
-	ending   context.Context // of streams: they would keep the end waiting
-	end      context.CancelFunc
-	begin    chan struct{} // closed when Run begins
-	routes   string        // up: where instances are reached, for the command line
+	cfg          Config
+	log          *slog.Logger
+	listener     net.Listener
+	ledger       *sqlledger.Ledger
+	feed         *ledger.Feed
+	issuer       *access.Issuer
+	offering     *offering.Service
+	clusters     *cluster.Service
+	policy       *policy.Service
+	users        *access.Users
+	runner       *action.Runner
+	templates    *template.Service
+	environments *environment.Service
+	outside      outside
+	calls        resilience.Observer
+	metrics      *prometheus.Registry
+	loop         *reconcile.Loop
+	handler      http.Handler
+	ending       context.Context // of streams: they would keep the end waiting
+	end          context.CancelFunc
+	begin        chan struct{} // closed when Run begins
+	routes       string        // up: where instances are reached, for the command line
 }
 
 // New opens the ledger and puts everything together. Whatever can be wrong with
@@ -127,6 +134,9 @@ func (s *Server) open(ctx context.Context) error {
 	s.clusters.Logins, s.clusters.Keeper, s.clusters.Offerings, s.clusters.Hosted = accounts, s.ledger, sold, hosted{s.ledger}
 	s.clusters.Left, s.clusters.Guard = left, guard
 	guard.Waiters = map[string]breaker.Waiters{instance.Kind.Name: instances, cluster.StepKind: s.clusters}
+	if err := s.environmentRooms(guard, instances); err != nil {
+		return err
+	}
 	s.clusters.Terraformer, s.clusters.Around = &terraformer{}, s.around
 	s.clusters.Installs = &cluster.Installs{Server: s.publicURL(), Image: s.cfg.AgentImage, Token: s.firstToken}
 	if s.clusters.Makers, err = s.clusterMakers(); err != nil {
@@ -147,6 +157,7 @@ func (s *Server) open(ctx context.Context) error {
 	for _, kind := range []string{policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name, policy.KindTerms.Name} {
 		reconcilers[kind] = &policy.Reconciler{Store: s.ledger, Tenants: instances}
 	}
+	maps.Copy(reconcilers, s.environments.Reconcilers())
 	s.loop = reconcile.New(reconcile.Config{
 		Ledger:  fleetLedger{s.ledger, newFleetMetrics(registry, s.ledger)},
 		Workers: s.cfg.Workers, Lease: s.cfg.Lease, Logger: s.log,
@@ -161,7 +172,7 @@ func (s *Server) open(ctx context.Context) error {
 	api, err := httpapi.New(httpapi.Config{
 		Ending: s.ending, Begin: s.begin,
 		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy, Approvals: guard,
-		Instances: instances, Clusters: s.clusters, Policy: s.policy, Accounts: accounts, Users: people,
+		Instances: instances, Clusters: s.clusters, Environments: s.environments, Templates: s.templates, Policy: s.policy, Accounts: accounts, Users: people,
 		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version, AgentImage: s.cfg.AgentImage,
 		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable,
 		Log: s.log, Metrics: registry, Rate: s.cfg.RateLimit,

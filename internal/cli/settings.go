@@ -30,6 +30,8 @@ var settings = []setting{
 	{name: "master-key-file", uses: forServer, usage: "`file` of the key that guards secrets, unless DROVER_MASTER_KEY holds it; empty: made in the data directory"},
 	{name: "offerings-dir", uses: forServer, usage: "`directory` of more offerings, watched"},
 	{name: "policy-files", uses: forServer, list: true, usage: "`files` and directories of quotas, lists and terms, watched"},
+	{name: "connections", uses: forServer, list: true, usage: "`files` and directories of connections that executors work through, watched"},
+	{name: "executor-options", uses: forServer, list: true, usage: "`options` of executors: terraform.binary=/path/of/tofu,action.allow=git:kubectl", check: checkPairs},
 	{name: "public-url", uses: forServer, usage: "`URL` where others reach the server; empty: where it listens", check: checkServer},
 	{name: "sso", uses: forServer, def: "builtin", usage: "identity provider: builtin or keycloak", check: oneOf("builtin", "keycloak")},
 	{name: "sso-options", uses: forServer, list: true, usage: "its `options`: url=...,realm=...,client-id=...,secret-file=...", check: checkPairs},
@@ -79,6 +81,7 @@ type ServerSettings struct {
 	MasterKeyFile string
 	OfferingsDir  string
 	PublicURL     string   // empty: where it listens
+	Connections   []string // watched
 	PolicyFiles   []string // watched
 	SSO           string   // builtin or keycloak
 	SSOOptions    []string // key=value
@@ -101,6 +104,7 @@ type ServerSettings struct {
 	Epoch         int64  // of the ledger, at least
 	AgentImage    string
 	Providers     []string // <provider>.<option>=value
+	Executors     []string // <executor>.<option>=value
 }
 
 // AgentSettings is what agent runs with: likewise, app.AgentSettings.
@@ -140,6 +144,7 @@ func (v values) server() ServerSettings {
 		LogLevel: v.text("log-level"), LogFormat: v.text("log-format"), Issuers: split(v.text("oidc-issuers")),
 		Audience: v.text("oidc-audience"), Trust: split(v.text("oidc-trust")), Breaker: v.text("breaker"),
 		AgentImage: v.text("agent-image"), Providers: split(v.text("provider-options")),
+		Executors: split(v.text("executor-options")), Connections: split(v.text("connections")),
 	}
 	// The checks have seen these texts: what does not parse was reported.
 	s.RateLimit, _ = strconv.ParseFloat(v.text("rate-limit"), 64)
