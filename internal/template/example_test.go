@@ -10,7 +10,7 @@ import (
 	"github.com/droverhq/drover/internal/executor/consul"
 	"github.com/droverhq/drover/internal/executor/file"
 	"github.com/droverhq/drover/internal/executor/vault"
-	"github.com/droverhq/drover/internal/expr"
+	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/template"
 )
 
@@ -23,12 +23,7 @@ func real() template.Surroundings {
 		"terraform": {Open: true, Inputs: map[string]any{"type": "object", "additionalProperties": false, "required": []any{"files"}, "properties": map[string]any{
 			"files": map[string]any{"type": "object", "additionalProperties": text}, "variables": map[string]any{"type": "object"},
 		}}},
-		"instance": {
-			Inputs: map[string]any{"type": "object", "additionalProperties": false, "required": []any{"offering", "name"}, "properties": map[string]any{
-				"offering": text, "name": text, "plan": text, "parameters": map[string]any{"type": "object"},
-			}},
-			Outputs: map[string]executor.Output{"id": {Type: expr.String}, "host": {Type: expr.String}, "url": {Type: expr.String}},
-		},
+		"instance": (&instance.Executor{}).Describe(),
 	}}
 }
 
