@@ -14,10 +14,7 @@ import (
 // faults where it can tell (Unavailable), a clash where another replica was
 // faster and the transaction may be tried again, and anything else otherwise.
 type engine interface {
-	// read runs a query outside the write transaction.
-	read(ctx context.Context, sql string, args []any, each func(scan scanner) error) error
-	// seek is a read that must go through indexes, whatever the planner hopes for.
-	seek(ctx context.Context, sql string, args []any, each func(scan scanner) error) error
+	reads
 	// load opens the write transaction unless it is open, and reads in it.
 	load(ctx context.Context, queries []query) error
 	// save writes and commits, and hints at it to other replicas if told to.
@@ -26,6 +23,14 @@ type engine interface {
 	// abandon ends an open transaction without effect.
 	abandon()
 	close()
+}
+
+// reads go on beside the write transaction.
+type reads interface {
+	// read runs a query outside the write transaction.
+	read(ctx context.Context, sql string, args []any, each func(scan scanner) error) error
+	// seek is a read that must go through indexes, whatever the planner hopes for.
+	seek(ctx context.Context, sql string, args []any, each func(scan scanner) error) error
 }
 
 // clash is an error after which the same transaction may succeed.
