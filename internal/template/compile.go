@@ -3,6 +3,7 @@ package template
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -280,7 +281,7 @@ func (t *Template) secretOf(u expr.Use) string {
 		secret = r.secret
 	}
 	for i, s := range rest { // the index of a list comes before the outputs
-		if s.Key == "address" {
+		if s.Key == "address" || u.Test && s.Key == "outputs" && i+1 == len(rest) {
 			return ""
 		}
 		if s.Key == "outputs" && i+1 < len(rest) && rest[i+1].Key != "" {
@@ -316,14 +317,10 @@ var (
 func (f *file) reword(message string) string {
 	if m := undeclared.FindStringSubmatch(message); m != nil {
 		known := map[string]string{"params": "", "env": "", "files": "", "index": "", "args": ""}
-		for name, e := range f.t.names {
+		for _, name := range slices.Sorted(maps.Keys(f.t.names)) {
 			known[name] = ""
-			if e.group != nil {
-				for inner := range e.group.resources {
-					if inner == m[1] {
-						return fmt.Sprintf("there is no %s here; did you mean %s.%s?", m[1], name, inner)
-					}
-				}
+			if g := f.t.names[name].group; g != nil && g.resources[m[1]] != nil {
+				return fmt.Sprintf("there is no %s here; did you mean %s.%s?", m[1], name, m[1])
 			}
 		}
 		hint := near(m[1], known, "a resource or group of this file, params, env and files are")

@@ -230,6 +230,7 @@ func (r *resource) wanted(uses []expr.Use) map[string]bool {
 		}
 		switch {
 		case len(rest) > 0 && rest[0].Key == "address":
+		case u.Test && len(rest) == 1: // whether it is there is decided by the layout
 		case len(rest) > 1 && rest[0].Key == "outputs" && rest[1].Key != "":
 			out[rest[1].Key] = true
 		default:

@@ -3,6 +3,7 @@ package template
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,7 +61,7 @@ func fillIn(v any, path []string, open *[][]string) any {
 func (t *Template) fits(params map[string]any) []schema.Problem {
 	if t.parameters == nil {
 		var out []schema.Problem
-		for name := range params {
+		for _, name := range slices.Sorted(maps.Keys(params)) {
 			out = append(out, schema.Problem{Path: []string{name}, Message: "is not a known parameter"})
 		}
 		return out

@@ -86,8 +86,9 @@ func texts(words []string) []any {
 	return out
 }
 
-// Judge asks every policy about every change. One that cannot be evaluated
-// denies: what was meant to be stopped must not pass because of a mistake.
+// Judge asks every policy about every change, and those of a template within
+// about the changes in its group. One that cannot be evaluated denies: what was
+// meant to be stopped must not pass because of a mistake.
 func (t *Template) Judge(ctx context.Context, plan PlanFacts, changes []ChangeFacts) ([]Verdict, error) {
 	var out []Verdict
 	vars := map[string]any{"plan": map[string]any{
@@ -110,6 +111,26 @@ func (t *Template) Judge(ctx context.Context, plan PlanFacts, changes []ChangeFa
 				continue
 			}
 			out = append(out, verdict)
+		}
+	}
+	for _, g := range t.groups {
+		if g.nested == nil {
+			continue
+		}
+		inside := make([]ChangeFacts, 0, len(changes))
+		for _, c := range changes {
+			if rest, in := strings.CutPrefix(c.Address, g.Name+"."); in {
+				c.Address = rest
+				inside = append(inside, c)
+			}
+		}
+		found, err := g.nested.Judge(ctx, plan, inside)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range found {
+			v.Policy, v.Address = g.Name+"/"+v.Policy, g.Name+"."+v.Address
+			out = append(out, v)
 		}
 	}
 	return out, nil

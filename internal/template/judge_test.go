@@ -103,6 +103,20 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A template within keeps its policies: it guards its own resources.
+func TestJudgeWithin(t *testing.T) {
+	part := strings.Replace(head, "name: shop", "name: part", 1) + simple +
+		"  policies: [{name: keep, when: 'change.address == \"a\" && change.action == \"destroy\"', effect: deny}]\n"
+	tm, err := template.Parse(t.Context(), tree(map[string]string{"template.yaml": head + simple + "  groups: [{name: g, template: ./p}]\n", "p/template.yaml": part}), "", around)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tm.Judge(t.Context(), template.PlanFacts{}, []template.ChangeFacts{{Address: "a", Action: "destroy"}, {Address: "g.a", Action: "destroy"}})
+	if diff := cmp.Diff([]template.Verdict{{Policy: "g/keep", Address: "g.a", Effect: "deny"}}, got); diff != "" || err != nil {
+		t.Errorf("%v %s", err, diff)
+	}
+}
+
 const acting = `
   parameters: {properties: {level: {type: integer, default: 3}}}
   resources: [{name: db, executor: vault}]

@@ -3,6 +3,7 @@ package template
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -31,8 +32,8 @@ func (t *Template) parseNeed(text string) (need, error) {
 	out := need{index: -1}
 	e := t.names[m[1]]
 	if e == nil {
-		for name, other := range t.names {
-			if other.group != nil && other.group.resources[m[1]] != nil {
+		for _, name := range slices.Sorted(maps.Keys(t.names)) {
+			if g := t.names[name].group; g != nil && g.resources[m[1]] != nil {
 				return need{}, fmt.Errorf("there is no %s here; did you mean %s.%s?", m[1], name, m[1])
 			}
 		}

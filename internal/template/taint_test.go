@@ -58,6 +58,9 @@ func TestSecretsStaySecret(t *testing.T) {
 		{"what the executor has wrapped", "${free.outputs.token}", true},
 		{"what the executor has not", "${free.outputs.id}", false},
 		{"deep in what is open", "${free.outputs.deep.list[0].key}", true},
+		{"whether it is there at all", `${has(db.outputs) ? db.outputs.path : "none"}`, false},
+		{"how many there are", "${string(size(many))}", false},
+		{"what is beside it, of all", `${many.map(m, m.outputs.path).join(",")}`, false},
 		{"an optional", `${free.outputs.?token.orValue("none")}`, true},
 	}
 	for _, c := range cases {
