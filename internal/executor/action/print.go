@@ -102,25 +102,24 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 // cut passes the beginning of an endless line on, and keeps as much back as the
-// longest secret has: one that lies over the cut would not be recognised.
+// longest secret has, which may only have begun. No secret lies over the cut: it
+// would not be recognised on either side.
 func (l *lines) cut() {
 	back := 0
 	if len(l.strike.words) > 0 {
 		back = len(l.strike.words[0])
 	}
-	at := len(l.part) - back
-	if at <= 0 {
+	whole := l.strike.out(string(l.part))
+	for at := len(l.part) - back; at > 0; at-- {
+		rest := string(l.part[at:])
+		if l.strike.out(string(l.part[:at]))+l.strike.out(rest) != whole {
+			continue
+		}
+		l.part = append(l.part[:at], '\n')
+		l.pass()
+		l.part = append(l.part, rest...)
 		return
 	}
-	whole := l.strike.out(string(l.part))
-	rest := l.strike.out(string(l.part[at:]))
-	if !strings.HasSuffix(whole, rest) { // one does lie over it: all of it goes
-		rest = ""
-	}
-	l.part = append(l.part[:0], strings.TrimSuffix(whole, rest)...)
-	l.part = append(l.part, '\n')
-	l.pass()
-	l.part = append(l.part, rest...)
 }
 
 func (l *lines) pass() {

@@ -174,17 +174,19 @@ func TestPrints(t *testing.T) {
 // What is printed without end is not kept without end, and a secret in a line
 // without end is still struck out.
 func TestPrintsWithoutEnd(t *testing.T) {
-	var log bytes.Buffer
-	most := 0
-	c := shell("i=0; while [ $i -lt 3000 ]; do printf 'xxxxxxxxxxxxxxx-hunter2-hunter2-x'; i=$((i+1)); done")
-	c.Secrets = []string{"hunter2-hunter2"}
-	c.Log = writer(func(p []byte) { most = max(most, len(p)); log.Write(p) })
-	out, err := newRunner(t).Run(t.Context(), c)
-	if err != nil || len(out.Stdout) != 64<<10 || !out.Cut || out.Result != nil {
-		t.Errorf("%d, cut %v, %v", len(out.Stdout), out.Cut, err)
-	}
-	if strings.Contains(strings.ReplaceAll(log.String(), "\n", ""), "hunter2") || most > 64<<10 {
-		t.Errorf("the log has the secret, or pieces of %d bytes", most)
+	for _, before := range []string{"", "x", "xxxxx", "xxxxxxxxxxx", "xxxxxxxxxxxxxxxxx"} {
+		var log bytes.Buffer
+		most := 0
+		c := shell("i=0; while [ $i -lt 4000 ]; do printf '%shunter2-hunter2' \"$1\"; i=$((i+1)); done", before)
+		c.Secrets = []string{"hunter2-hunter2"}
+		c.Log = writer(func(p []byte) { most = max(most, len(p)); log.Write(p) })
+		out, err := action.NewRunner(action.Config{Work: t.TempDir(), MaxOutput: 1000}).Run(t.Context(), c)
+		if err != nil || len(out.Stdout) != 1000 || !out.Cut || out.Result != nil {
+			t.Errorf("%d, cut %v, %v", len(out.Stdout), out.Cut, err)
+		}
+		if want := strings.Repeat(before+"(secret)", 4000); strings.ReplaceAll(log.String(), "\n", "") != want || most > 64<<10 {
+			t.Errorf("after %q the log is not what it should be, or has pieces of %d bytes", before, most)
+		}
 	}
 }
 

@@ -157,10 +157,11 @@ func TestHostilePacks(t *testing.T) {
 			return fine(p), nil
 		}, "unpacked, it has more than"},
 		{"a difference that comes to a gigabyte", func(p *pack) (string, io.Reader) {
+			tip := fine(p)
 			p.blob(strings.Repeat("x", 1<<16))
 			d := append(varint(1<<16), varint(gigabyte)...)
-			p.delta(0, append(d, bytes.Repeat([]byte{0x80}, gigabyte>>16)...)) // copies 64 KiB each
-			return fine(p), nil
+			p.delta(len(p.at)-1, append(d, bytes.Repeat([]byte{0x80}, gigabyte>>16)...)) // copies 64 KiB each
+			return tip, nil
 		}, "unpacked, it has more than"},
 		{"differences that double", func(p *pack) (string, io.Reader) {
 			size := uint64(1 << 16)
