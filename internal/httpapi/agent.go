@@ -226,7 +226,7 @@ func speakable(theirs, ours int) error {
 	if theirs >= ours-1 {
 		return nil
 	}
-	return fault.New(fault.Conflict, "the agent speaks protocol %d, this control plane speaks %d and %d: install an agent of this control plane's version; what runs keeps running",
+	return fault.New(fault.Conflict, "the agent speaks protocol %d, this control plane speaks %d and %d: upgrade the agent to this control plane's version, `drover cluster join` prints how; what runs keeps running",
 		theirs, ours-1, ours).Because("protocol")
 }
 

@@ -50,8 +50,8 @@ func (h herd) happen() {
 	for id, mine := range h.ids {
 		h.edit(mine["goes"], func(in *instance.Instance) { in.Phase, in.Spec.Deleted = instance.Deprovision, true })
 		h.edit(mine["changes"], func(in *instance.Instance) {
-			in.Generation++
-			in.Status.Rendered = in.Generation
+			in.Spec.Parameters = map[string]any{"colour": "green"}
+			in.Status.Rendered = in.Generation + 1 // which the ledger makes of it
 			in.Status.Token++
 			in.Status.Desired = []byte(strings.Replace(string(in.Status.Desired), `"x"`, `"y"`, 1))
 		})
@@ -183,6 +183,9 @@ func TestApart(t *testing.T) {
 					}
 					if o, status := h.cluster(id); o.Phase != cluster.Ready || status.Message != "" {
 						t.Errorf("%s is %s: %s", id, o.Phase, status.Message)
+					}
+					if seen := h.observed(h.ids[id]["changes"]); seen == nil || seen.State != "ready" || seen.Generation != 2 {
+						t.Errorf("the change of %s was not heard of: %+v", h.ids[id]["changes"], seen)
 					}
 					if seen := h.observed(h.ids[id]["goes"]); seen == nil || seen.State != "deleted" {
 						t.Errorf("the end of %s was not heard of: %+v", h.ids[id]["goes"], seen)

@@ -215,7 +215,7 @@ func TestAgentsOfOtherVersions(t *testing.T) {
 		status   int
 		says     string
 	}{
-		"two older": {"Nobody knows any more what it means.", v1.Protocol - 2, http.StatusConflict, "install an agent"},
+		"two older": {"Nobody knows any more what it means.", v1.Protocol - 2, http.StatusConflict, "upgrade the agent"},
 		"one older": {"The one before is served.", v1.Protocol - 1, http.StatusOK, ""},
 		"as old":    {"This one.", v1.Protocol, http.StatusOK, ""},
 		"newer":     {"It speaks to us as we are.", v1.Protocol + 7, http.StatusOK, ""},
