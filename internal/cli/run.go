@@ -68,7 +68,7 @@ keeps running.`,
 			s := v.agent()
 			if s.Clusters > 0 {
 				// A fleet is registered by an admin, who is found as client verbs do.
-				at, err := c.connection(v)
+				at, err := c.fleetAdmin(v)
 				if err != nil {
 					return err
 				}
@@ -91,6 +91,19 @@ keeps running.`,
 	}
 	register(cmd.Flags(), forAgent)
 	return cmd
+}
+
+// fleetAdmin finds who registers a simulated fleet, as client verbs do. The
+// directory that is named may be the fleet's own; then the server's is where it
+// is by default.
+func (c *CLI) fleetAdmin(v values) (connection, error) {
+	at, err := c.connection(v)
+	if err != nil || at.token != "" || v["data-dir"].given == 0 {
+		return at, err
+	}
+	s, _ := declared("data-dir")
+	v["data-dir"] = value{setting: s, text: s.def, source: "default"}
+	return c.connection(v)
 }
 
 func (c *CLI) docsCommand() *cobra.Command {
