@@ -2,10 +2,13 @@ package app
 
 import (
 	"context"
+	"net"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/droverhq/drover/internal/breaker"
+	"github.com/droverhq/drover/internal/connection"
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/executor/action"
@@ -23,6 +26,9 @@ func (s *Server) environmentRooms(guard *breaker.Service, instances *instance.Se
 		return err
 	}
 	s.runner = action.NewRunner(action.Config{Cache: filepath.Join(s.cfg.DataDir, "programs"), Allow: strings.FieldsFunc(given["action.allow"], func(r rune) bool { return r == ':' })})
+	if err := s.openConnections(); err != nil {
+		return err
+	}
 	all := map[string]executor.Executor{}
 	described := map[string]executor.Description{}
 	for name, open := range executors {
@@ -38,20 +44,46 @@ func (s *Server) environmentRooms(guard *breaker.Service, instances *instance.Se
 	})
 	s.environments = environment.NewService(environment.Config{
 		Store: s.ledger, Keeper: s.ledger, Templates: environment.Drawings{Service: s.templates}, Executors: all,
-		Connections: connections{s}, Approvals: guard, Finder: s.ledger, Observer: s.calls,
+		Connections: connections{s.connections}, Approvals: guard, Finder: s.ledger, Observer: s.calls,
 	})
 	s.templates.Users = s.environments
 	guard.Waiters[environment.KindPlan.Name] = s.environments
 	return nil
 }
 
-// connections opens what the server's file names, and on one machine a directory
-// for files, without any file.
-type connections struct{ *Server }
+// connections are those of the server's files.
+type connections struct{ *connection.Book }
 
-func (c connections) Open(_ context.Context, kind, name string, _ environment.Whose) (executor.Connection, error) {
-	if kind == "file" && name == "default" {
-		return executor.Connection{"directory": filepath.Join(c.cfg.DataDir, "files")}, nil
+func (c connections) Open(ctx context.Context, kind, name string, whose environment.Whose) (executor.Connection, error) {
+	return c.Book.Open(ctx, kind, name, connection.Whose(whose))
+}
+
+// openConnections reads the server's files of connections. Files have a directory
+// without any, beside everything else of the server's.
+func (s *Server) openConnections() error {
+	files := filepath.Join(s.cfg.DataDir, "files")
+	whole, err := filepath.Abs(files)
+	if err == nil {
+		err = os.MkdirAll(whole, 0o700)
 	}
-	return nil, fault.New(fault.Invalid, "there is no connection %q of executor %s: an operator names it in the server's file of connections", name, kind)
+	if err != nil {
+		return fault.New(fault.Invalid, "cannot use the data directory: %w", err)
+	}
+	s.connections = connection.New(connection.Config{Paths: s.cfg.Connections, Log: s.log, Own: []connection.Connection{
+		{Name: "default", Executor: "file", Options: map[string]string{"directory": whole}, For: connection.For{Orgs: []string{"*"}}},
+	}})
+	return s.connections.Load()
+}
+
+// instanceURL is where an instance's host is reached: on one machine behind the
+// local data plane's address.
+func (s *Server) instanceURL(host string) string {
+	_, port, err := net.SplitHostPort(s.routes)
+	switch {
+	case err != nil || !strings.HasSuffix(host, ".localhost"):
+		return "https://" + host
+	case port == "80":
+		return "http://" + host
+	}
+	return "http://" + net.JoinHostPort(host, port)
 }

@@ -65,6 +65,9 @@ var executors = map[string]func(*Server, *instance.Service) (executor.Executor, 
 		return consul.New(consul.Config{Resilience: resilience.Config{Observer: s.calls}}), nil
 	},
 	"file": func(*Server, *instance.Service) (executor.Executor, error) { return file.New(), nil },
+	"instance": func(s *Server, instances *instance.Service) (executor.Executor, error) {
+		return instance.NewExecutor(instance.ExecutorConfig{Service: instances, Feed: s.feed, Log: s.ledger, URL: s.instanceURL}), nil
+	},
 	"kubernetes": func(*Server, *instance.Service) (executor.Executor, error) {
 		return kubernetes.New(kubernetes.Config{}), nil
 	},

@@ -21,6 +21,7 @@ import (
 	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/connection"
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/executor/action"
 	"github.com/droverhq/drover/internal/fault"
@@ -50,6 +51,7 @@ type Server struct {
 	policy       *policy.Service
 	users        *access.Users
 	runner       *action.Runner
+	connections  *connection.Book
 	templates    *template.Service
 	environments *environment.Service
 	outside      outside
@@ -293,6 +295,9 @@ func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) erro
 	}
 	if files := s.cfg.PolicyFiles; len(files) > 0 {
 		tasks = append(tasks, func(ctx context.Context) error { return s.policy.WatchFiles(ctx, files) })
+	}
+	if len(s.cfg.Connections) > 0 {
+		tasks = append(tasks, s.connections.Watch)
 	}
 	if dir := s.cfg.OfferingsDir; dir != "" {
 		tasks = append(tasks, func(ctx context.Context) error { return s.offering.WatchDir(ctx, dir) })

@@ -62,6 +62,7 @@ type subject struct {
 	timeout                       time.Duration
 	environment                   string
 	org, owner, template          string
+	operator                      bool
 	there                         *Resource // nil: it was never made
 	inputs                        map[string]any
 }
@@ -92,7 +93,7 @@ func (s *Service) call(ctx context.Context, on subject) (*call, error) {
 			return nil, fault.New(fault.Invalid, "this server has no connection %q for executor %s", on.connection, on.name)
 		}
 		var err error
-		if c.resource.Connection, err = s.Connections.Open(ctx, on.name, on.connection, Whose{Org: on.org, Template: on.template}); err != nil {
+		if c.resource.Connection, err = s.Connections.Open(ctx, on.name, on.connection, Whose{Org: on.org, Template: on.template, Operator: on.operator}); err != nil {
 			return nil, err
 		}
 	}

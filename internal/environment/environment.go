@@ -129,7 +129,10 @@ type Spec struct {
 	// back it cannot be destroyed, by nobody and no date.
 	Ends      time.Time `json:"ends,omitzero"`
 	Protected bool      `json:"protected,omitempty"`
-	Destroy   bool      `json:"destroy,omitempty"`
+	// Operator: an operator of the control plane has made it. Connections may be
+	// for those alone.
+	Operator bool `json:"operator,omitempty"`
+	Destroy  bool `json:"destroy,omitempty"`
 	// Look moves with every wish to observe now.
 	Look int64 `json:"look,omitempty"`
 }
@@ -212,7 +215,10 @@ type ResourceSpec struct {
 	Template    string   `json:"template"` // "<name>@<version>" that made it
 	Group       string   `json:"group,omitempty"`
 	Needs       []string `json:"needs,omitempty"`  // ids of resources
-	Needed      []string `json:"needed,omitempty"` // ids of those that need it
+	// Needed are the ids of those that must have gone, or learned to do without it,
+	// before it goes: only of one that is to go. Who needs one that stays is in the
+	// layout and in the links of those: thousands would make it too large to look at.
+	Needed []string `json:"needed,omitempty"`
 	Frees       []string `json:"frees,omitempty"`  // ids of those that may go once it does without them
 	External    []string `json:"external,omitempty"`
 	Turn        int64    `json:"turn"`
@@ -262,6 +268,7 @@ type PlanSpec struct {
 	Tags        []string       `json:"tags,omitempty"`
 	TTL         time.Duration  `json:"ttl,omitempty"`
 	Destroy     bool           `json:"destroy,omitempty"`
+	Operator    bool           `json:"operator,omitempty"` // see Spec
 	// Apply it as soon as it is made: it was asked for without a look at it.
 	Apply bool `json:"apply,omitempty"`
 }

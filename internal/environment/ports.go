@@ -74,7 +74,10 @@ type Connections interface {
 }
 
 // Whose is on whose behalf a connection is opened.
-type Whose struct{ Org, Template string }
+type Whose struct {
+	Org, Template string
+	Operator      bool // what is made belongs to an operator of the control plane
+}
 
 // Approvals opens approvals that policies demand.
 type Approvals interface {

@@ -165,7 +165,7 @@ func (n *run) inputs(ctx context.Context, sh *sheet, away bool) (map[string]any,
 func (n *run) prepare(ctx context.Context, sh *sheet, node template.Node, inputs map[string]any) (*call, error) {
 	s := n.r.Spec
 	on := subject{id: n.r.ID, address: s.Address, name: s.Executor, connection: s.Connection, tags: s.Tags, timeout: time.Duration(node.Timeout),
-		environment: n.e.Name, org: n.e.Org, owner: n.e.Owner, template: n.e.Spec.Template, there: &n.r, inputs: inputs}
+		environment: n.e.Name, org: n.e.Org, owner: n.e.Owner, template: n.e.Spec.Template, operator: n.e.Spec.Operator, there: &n.r, inputs: inputs}
 	c, err := n.call(ctx, on)
 	if err != nil {
 		return nil, err

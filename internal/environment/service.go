@@ -139,10 +139,10 @@ func (s *Service) draft(ctx context.Context, order PlanOrder) (p Plan, e *Enviro
 	}
 	p = Plan{Object: ledger.Object{Ref: ledger.Ref{Kind: KindPlan.Name, ID: ledger.NewID()}, Org: org, Owner: owner, Phase: Planning},
 		Spec: PlanSpec{Environment: order.Environment, ID: ledger.NewID(), Parameters: order.Parameters,
-			Description: order.Description, Tags: order.Tags, TTL: order.TTL, Destroy: order.Destroy}}
+			Description: order.Description, Tags: order.Tags, TTL: order.TTL, Destroy: order.Destroy, Operator: who.Admin}}
 	ref := order.Template
 	if e != nil {
-		p.Spec.Environment, p.Spec.ID = e.Name, e.ID
+		p.Spec.Environment, p.Spec.ID, p.Spec.Operator = e.Name, e.ID, e.Spec.Operator
 		p.Spec.Description = cmp.Or(order.Description, e.Spec.Description)
 		if order.Tags == nil {
 			p.Spec.Tags = e.Spec.Tags

@@ -87,7 +87,9 @@ type asking struct {
 	*Service
 	sheet *sheet
 	of    Facts
-	there map[string]*Resource // by id
+	// operator: it is made for an operator of the control plane.
+	operator bool
+	there    map[string]*Resource // by id
 
 	mu       sync.Mutex
 	known    map[string]template.Known // by address
@@ -103,7 +105,7 @@ func (s *Service) ask(ctx context.Context, p Plan, there []Resource) ([]PlannedC
 	if err != nil {
 		return nil, err
 	}
-	a := &asking{Service: s, sheet: sh, of: p.facts(), there: make(map[string]*Resource, len(there)),
+	a := &asking{Service: s, sheet: sh, of: p.facts(), operator: p.Spec.Operator, there: make(map[string]*Resource, len(there)),
 		known: make(map[string]template.Known, len(sh.nodes)), failed: map[string]bool{}}
 	for i := range there {
 		a.there[there[i].ID] = &there[i]
@@ -194,7 +196,7 @@ func (a *asking) node(ctx context.Context, i int) PlannedChange {
 		return a.fail(n, err)
 	}
 	on := subjectOf(a.sheet, n, a.of)
-	on.there, on.inputs = a.there[on.id], inputs
+	on.there, on.inputs, on.operator = a.there[on.id], inputs, a.operator
 	c, err := a.call(ctx, on)
 	if err != nil {
 		return a.fail(n, err)

@@ -73,7 +73,7 @@ func (s *Service) fresh(p Plan) Environment {
 	return Environment{
 		Object: ledger.Object{Ref: ledger.Ref{Kind: Kind.Name, ID: p.Spec.ID}, Org: p.Org, Owner: p.Owner, Name: p.Spec.Environment, Phase: Deploying},
 		Spec: Spec{Description: p.Spec.Description, Tags: p.Spec.Tags, Template: p.Spec.Template, Version: p.Spec.Version,
-			Parameters: p.Spec.Parameters},
+			Parameters: p.Spec.Parameters, Operator: p.Spec.Operator},
 		Status: Status{Since: s.Now().UTC(), Message: "its plan is being made"},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go"
@@ -61,6 +62,9 @@ type Policy struct {
 	breaker circuitbreaker.CircuitBreaker[any]
 	once    failsafe.Executor[any]
 	again   failsafe.Executor[any]
+	// last is what the other side failed with last: whoever is refused by the open
+	// breaker reads it.
+	last atomic.Pointer[string]
 }
 
 // New makes a policy.
@@ -132,7 +136,10 @@ func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func
 	}
 	var last error // what the budget's error hides
 	err := with.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error {
-		last = p.attempt(e.Context(), call)
+		if last = p.attempt(e.Context(), call); failed(last) {
+			text := last.Error()
+			p.last.Store(&text)
+		}
 		return last
 	})
 	switch {
@@ -142,7 +149,11 @@ func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func
 		err = last
 	case errors.Is(err, circuitbreaker.ErrOpen):
 		p.observe("open", 0)
-		return resting{fault.New(fault.Unavailable, "%s does not answer; it is tried again by itself", p.cfg.Name).Because("breaker-open"), p.rest()}
+		why := ""
+		if last := p.last.Load(); last != nil {
+			why = " (" + *last + ")"
+		}
+		return resting{fault.New(fault.Unavailable, "%s does not answer%s; it is tried again by itself", p.cfg.Name, why).Because("breaker-open"), p.rest()}
 	case errors.Is(err, bulkhead.ErrFull):
 		p.observe("full", 0)
 		return fault.New(fault.Unavailable, "%s has too many requests under way; it is tried again by itself", p.cfg.Name).Because("bulkhead-full")
