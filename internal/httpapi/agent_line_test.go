@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -345,7 +346,7 @@ func (r *ranch) run(id string, m *member, token string) {
 		r.Fatal(err)
 	}
 	wires := &http.Transport{DialContext: r.network.dial, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute}
-	api, err := client.New(client.Config{Server: "http://drover.test", Bearer: tokens.Bearer, HTTPClient: &http.Client{Transport: wires}})
+	api, err := client.New(client.Config{Server: "http://drover.test", Bearer: tokens.Bearer, HTTPClient: &http.Client{Transport: newer{wires}}})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -364,6 +365,26 @@ func (r *ranch) run(id string, m *member, token string) {
 		<-done
 		wires.CloseIdleConnections()
 	}
+}
+
+// newer makes answers those of a later server, with fields that agents do not know.
+type newer struct{ http.RoundTripper }
+
+func (n newer) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := n.RoundTripper.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	body = bytes.Replace(body, []byte(`{`), []byte(`{"hereafter":{"what":["nobody","knows"]},`), 1)
+	body = bytes.ReplaceAll(body, []byte(`{"id":`), []byte(`{"mood":"good","id":`))
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	return resp, nil
 }
 
 // pass lets time go by, and everything happen that happens in it.
