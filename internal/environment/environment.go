@@ -214,19 +214,19 @@ type ResourceSpec struct {
 	Connection  string   `json:"connection,omitempty"`
 	Template    string   `json:"template"` // "<name>@<version>" that made it
 	Group       string   `json:"group,omitempty"`
-	Needs       []string `json:"needs,omitempty"`  // ids of resources
+	Needs       []string `json:"needs,omitempty"` // ids of resources
 	// Needed are the ids of those that must have gone, or learned to do without it,
 	// before it goes: only of one that is to go. Who needs one that stays is in the
 	// layout and in the links of those: thousands would make it too large to look at.
-	Needed []string `json:"needed,omitempty"`
-	Frees       []string `json:"frees,omitempty"`  // ids of those that may go once it does without them
-	External    []string `json:"external,omitempty"`
-	Turn        int64    `json:"turn"`
-	Absent      bool     `json:"absent,omitempty"` // it is to go
-	Action      string   `json:"action,omitempty"` // of the plan; empty: without a plan
-	Mark        string   `json:"mark,omitempty"`   // what the plan saw
-	Drift       string   `json:"drift,omitempty"`
-	Protect     bool     `json:"protect,omitempty"`
+	Needed   []string `json:"needed,omitempty"`
+	Frees    []string `json:"frees,omitempty"` // ids of those that may go once it does without them
+	External []string `json:"external,omitempty"`
+	Turn     int64    `json:"turn"`
+	Absent   bool     `json:"absent,omitempty"` // it is to go
+	Action   string   `json:"action,omitempty"` // of the plan; empty: without a plan
+	Mark     string   `json:"mark,omitempty"`   // what the plan saw
+	Drift    string   `json:"drift,omitempty"`
+	Protect  bool     `json:"protect,omitempty"`
 }
 
 // ResourceStatus is what has become of a resource.

@@ -221,7 +221,5 @@ func (f *forge) mayUnmake(r executor.Resource) {
 			}
 		}
 	}
-	if f.saved[r.ID] != "" {
-		delete(f.saved, r.ID)
-	}
+	f.saved[r.ID] = "?" // a kill leaves what was saved, and the end of it nothing
 }

@@ -128,31 +128,40 @@ func (t *turn) changes(ctx context.Context) (map[string]PlannedChange, error) {
 	return out, nil
 }
 
-// wanted is pure: every resource that there should be or that is to go.
+// wanted is pure: every resource that there should be or that is to go, the latter
+// first, since they are told who needs them before those are told otherwise.
 func (t *turn) wanted(sh *sheet, all map[string]*Resource, changes map[string]PlannedChange) []Resource {
-	var out []Resource
-	leaving := map[string][]string{} // by id: those that go and need it
-	var going []*Resource
-	for _, r := range all {
-		_, stays := map[string]int(nil)[""], false
-		if sh != nil && !t.e.Spec.Destroy {
-			_, stays = sh.byID[r.ID]
+	stays := func(id string) bool {
+		if sh == nil || t.e.Spec.Destroy {
+			return false
 		}
-		if stays || !r.Deleted.IsZero() {
+		_, ok := sh.byID[id]
+		return ok
+	}
+	var going []*Resource
+	users := map[string][]string{} // by id, of those that go: who needs it as yet
+	for _, r := range all {
+		if !r.Deleted.IsZero() {
 			continue
 		}
-		going = append(going, r)
 		for _, need := range r.Spec.Needs {
-			leaving[need] = append(leaving[need], r.ID)
+			if !stays(need) {
+				users[need] = append(users[need], r.ID)
+			}
+		}
+		if !stays(r.ID) {
+			going = append(going, r)
 		}
 	}
 	slices.SortFunc(going, func(a, b *Resource) int { return compare(a.ID, b.ID) })
+	var out []Resource
 	frees := map[string][]string{} // by id: those that go once it does without them
 	for _, r := range going {
-		for _, id := range r.Spec.Needed {
+		goes := t.goes(*r, users[r.ID])
+		for _, id := range goes.Spec.Needed {
 			frees[id] = append(frees[id], r.ID)
 		}
-		out = append(out, t.goes(*r, leaving[r.ID]))
+		out = append(out, goes)
 	}
 	if sh == nil || t.e.Spec.Destroy {
 		return out
@@ -160,13 +169,8 @@ func (t *turn) wanted(sh *sheet, all map[string]*Resource, changes map[string]Pl
 	for i, n := range sh.nodes {
 		id := sh.ids[i]
 		c, planned := changes[id]
-		spec := t.specOf(sh, i, n)
-		spec.Needed = union(spec.Needed, leaving[id])
-		for _, free := range frees[id] {
-			if !slices.Contains(spec.Needs, free) {
-				spec.Frees = append(spec.Frees, free)
-			}
-		}
+		spec := t.specOf(sh, n)
+		spec.Frees = frees[id]
 		out = append(out, t.stays(all[id], id, spec, c, planned))
 	}
 	return out
@@ -192,10 +196,10 @@ func union(a, b []string) []string {
 	return slices.Compact(out)
 }
 
-func (t *turn) specOf(sh *sheet, i int, n template.Node) ResourceSpec {
+func (t *turn) specOf(sh *sheet, n template.Node) ResourceSpec {
 	spec := ResourceSpec{
 		Address: n.Address, Description: n.Description, Tags: n.Tags, Executor: n.Executor, Connection: connection(n), Template: n.Template,
-		Group: n.Group, Needs: sh.needs(n), Needed: sh.needed[i], Drift: n.Drift, Protect: n.Protect,
+		Group: n.Group, Needs: sh.needs(n), Drift: n.Drift, Protect: n.Protect,
 	}
 	for _, x := range n.External {
 		spec.External = append(spec.External, x.Name)
@@ -239,9 +243,9 @@ func (t *turn) stays(there *Resource, id string, spec ResourceSpec, c PlannedCha
 }
 
 // goes is a resource that is to go.
-func (t *turn) goes(r Resource, leaving []string) Resource {
+func (t *turn) goes(r Resource, users []string) Resource {
 	spec := r.Spec
-	spec.Needed, spec.Frees = union(spec.Needed, leaving), nil
+	spec.Needed, spec.Frees = union(spec.Needed, users), nil
 	if !spec.Absent || spec.Turn != t.e.Spec.Turn {
 		spec.Absent, spec.Action, spec.Mark, spec.Turn = true, string(executor.Remove), "", t.e.Spec.Turn
 		r.Phase = ResourceLeaving

@@ -202,7 +202,11 @@ func (n *run) finish(ctx context.Context, op string) (reconcile.Result, error) {
 	if left > fewLeft {
 		wake.After = glanceEvery / 4
 	}
-	return n.write(ctx, op, append(n.wakes(), wake), reconcile.Done)
+	wakes := append(n.wakes(ctx), wake)
+	if !n.r.Deleted.IsZero() {
+		n.r.Spec.Needs, n.r.Spec.Needed = nil, nil // others look at it to see that it is gone
+	}
+	return n.write(ctx, op, wakes, reconcile.Done)
 }
 
 // write ends the run. Secrets that nothing refers to any more are shredded after

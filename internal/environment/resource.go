@@ -167,6 +167,7 @@ func (s *Resources) Reconcile(ctx context.Context, task reconcile.Task) (reconci
 type mark struct {
 	turn int64
 	n    int
+	on   string // the id of the one that it waits for
 }
 
 // around looks at those that stand in the way, up to the first that does.
@@ -202,7 +203,7 @@ func (n *run) around(ctx context.Context) (Around, error) {
 				if other == nil {
 					other = &Resource{Spec: ResourceSpec{Address: "another"}}
 				}
-				a.Other, a.Verdict = other, verdict
+				a.Other, a.Verdict, from.on = other, verdict, id
 				n.remember(from)
 				return a, nil
 			}
@@ -232,15 +233,28 @@ func (n *run) remember(m mark) {
 	}
 }
 
-// load reads resources by id; those that never were are left out.
+// load reads resources by id; those that never were are left out. A few are had
+// faster one by one.
 func (n *run) load(ctx context.Context, ids []string) (map[string]*Resource, error) {
-	values := make([]any, len(ids))
-	for i, id := range ids {
-		values[i] = id
-	}
-	objects, err := n.Store.List(ctx, ledger.Query{Kind: KindResource.Name, Where: ledger.Compare{Column: "id", Op: ledger.In, Values: values}, Limit: len(ids), Deleted: true})
-	if err != nil {
-		return nil, err
+	var objects []ledger.Object
+	if len(ids) <= 8 {
+		for _, id := range ids {
+			o, err := n.Store.Get(ctx, ledger.Ref{Kind: KindResource.Name, ID: id})
+			if err == nil {
+				objects = append(objects, o)
+			} else if !fault.Is(err, fault.NotFound) {
+				return nil, err
+			}
+		}
+	} else {
+		values := make([]any, len(ids))
+		for i, id := range ids {
+			values[i] = id
+		}
+		var err error
+		if objects, err = n.Store.List(ctx, ledger.Query{Kind: KindResource.Name, Where: ledger.Compare{Column: "id", Op: ledger.In, Values: values}, Limit: len(ids), Deleted: true}); err != nil {
+			return nil, err
+		}
 	}
 	out := make(map[string]*Resource, len(objects))
 	for _, o := range objects {
@@ -264,15 +278,30 @@ func (n *run) hold(ctx context.Context, h Hold) (reconcile.Result, error) {
 	return n.finish(ctx, Blocked)
 }
 
+// soon is when one is woken that waits for another first, as far as is known here.
+const soon = 100 * time.Millisecond
+
 // wakes are those of whoever waits for this resource.
-func (n *run) wakes() []ledger.Wake {
-	ids := slices.Concat(n.r.Spec.Needed, n.r.Spec.Frees)
-	if n.r.Spec.Absent {
-		ids = n.r.Spec.Needs
+func (n *run) wakes(ctx context.Context) []ledger.Wake {
+	ids := n.r.Spec.Needs
+	if !n.r.Spec.Absent {
+		ids = n.r.Spec.Frees
+		sh, err := n.sheet(ctx, n.e.Spec.Version, n.e.Spec.Parameters, n.e.facts())
+		if i, ok := -1, false; err == nil { // otherwise the environment finds them
+			if i, ok = sh.byID[n.r.ID]; ok {
+				ids = slices.Concat(ids, sh.needed[i])
+			}
+		}
 	}
 	out := make([]ledger.Wake, 0, len(ids)+1)
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, id := range ids {
-		out = append(out, wakeOf(KindResource.Name, id, n.r.Org))
+		w := wakeOf(KindResource.Name, id, n.r.Org)
+		if m, ok := n.marks[id]; ok && m.on != n.r.ID {
+			w.After = soon
+		}
+		out = append(out, w)
 	}
 	return out
 }

@@ -3,13 +3,13 @@ package environment_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
@@ -72,7 +72,7 @@ func (w *world) refusedOnly(err error) {
 }
 
 func (w *world) environments() (out []environment.Environment) {
-	found, err := w.store.Ledger.List(context.Background(), ledger.Query{Kind: "environment", Limit: 100})
+	found, err := w.store.Ledger.List(context.Background(), ledger.Query{Kind: "environment", Scope: map[string]any{"org": w.org}, Limit: 100})
 	w.must(err)
 	for _, o := range found {
 		e, err := environment.Decode(o)
@@ -159,18 +159,30 @@ func (w *world) asWanted() {
 // wherever the process is killed: nothing is made too early, nothing is lost, and
 // in the end everything is as it was wanted last, or gone without a trace.
 func TestAnyInterleaving(t *testing.T) {
-	kills := 0
+	kills, n := 0, 0
+	var last *world // whose ledger goes on to be used: to open one takes long
 	rapid.Check(t, func(rt *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "storm")
-		if err != nil {
-			rt.Fatal(err)
-		}
-		w := newWorld(rt, dir)
+		n++
+		w := newWorld(rt, "")
+		w.org = fmt.Sprint("org", n)
+		alice := access.With(context.Background(), access.Principal{User: "alice", Org: w.org})
 		for i := range 3 {
 			w.add(fmt.Sprint(i), drawGraph(rt, fmt.Sprint("version ", i)))
 		}
-		w.open()
-		defer func() { w.store.Close() }()
+		if last == nil {
+			w.dir = t.TempDir()
+			w.open()
+			t.Cleanup(func() { w.store.Close() })
+		} else {
+			w.clock, w.store.Ledger = last.clock, last.store.Ledger
+			*last.now = func() time.Time { return w.clock }
+			w.now = last.now
+			w.start()
+		}
+		last = nil // a check that fails leaves nothing to go on with
+		head, err := w.store.Head(t.Context())
+		w.must(err)
+		w.since = head.Seq
 		w.forge.trouble, w.forge.slow = map[string]string{}, map[string]int{}
 		names := []string{"one", "two"}
 		var plans []string
@@ -268,7 +280,7 @@ func TestAnyInterleaving(t *testing.T) {
 		w.work(3 * time.Minute)
 		w.atRest()
 		clear(w.forge.trouble)
-		w.mend()
+		w.mend(alice)
 		w.work(3 * time.Minute)
 		w.atRest()
 		w.asWanted()
@@ -283,6 +295,7 @@ func TestAnyInterleaving(t *testing.T) {
 		}
 		w.operationsEnded()
 		kills += w.store.crashes
+		last = w
 	})
 	if kills == 0 {
 		t.Error("nobody was killed: this shows nothing")
@@ -290,7 +303,7 @@ func TestAnyInterleaving(t *testing.T) {
 }
 
 // mend does what the messages say.
-func (w *world) mend() {
+func (w *world) mend(alice context.Context) {
 	for _, e := range w.environments() {
 		_, _, err := w.s.Retry(alice, e.ID)
 		w.must(err)
@@ -306,7 +319,7 @@ func (w *world) mend() {
 }
 
 func (w *world) operationsEnded() {
-	found, err := w.store.Ledger.List(context.Background(), ledger.Query{Kind: operation.Kind.Name, Limit: 10_000})
+	found, err := w.store.Ledger.List(context.Background(), ledger.Query{Kind: operation.Kind.Name, Scope: map[string]any{"org": w.org}, Limit: 10_000})
 	w.must(err)
 	for _, o := range found {
 		if o.Phase == operation.Running {

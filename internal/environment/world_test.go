@@ -83,6 +83,7 @@ type stencil struct {
 	nodes    func(params map[string]any) []template.Node
 	spec     template.Spec
 	judge    func(changes []environment.PlannedChange) []environment.Verdict
+	silent   bool
 }
 
 type stencils map[string]*stencil
@@ -101,7 +102,11 @@ func (s *stencil) About() environment.About {
 }
 func (s *stencil) Check(p map[string]any) (map[string]any, error) { return p, nil }
 func (s *stencil) Expand(_ context.Context, g template.Given) (environment.Layout, error) {
-	return &pattern{nodes: s.nodes(g.Params), params: g.Params}, nil
+	p := &pattern{nodes: s.nodes(g.Params), params: g.Params, index: map[string]int{}, silent: s.silent}
+	for i, n := range p.nodes {
+		p.index[n.Address] = i
+	}
+	return p, nil
 }
 func (s *stencil) Judge(_ context.Context, _ environment.Plan, c []environment.PlannedChange) ([]environment.Verdict, error) {
 	if s.judge == nil {
@@ -116,13 +121,15 @@ func (s *stencil) May(verb, action string, who access.Principal, org, owner stri
 // pattern is a layout whose resources take the tokens of what they need.
 type pattern struct {
 	nodes  []template.Node
+	index  map[string]int
 	params map[string]any
+	silent bool // it has no outputs
 }
 
 func (p *pattern) Nodes() []template.Node  { return p.nodes }
 func (p *pattern) Groups() []template.Part { return nil }
 func (p *pattern) Inputs(_ context.Context, address string, known environment.Known) (map[string]any, error) {
-	i := slices.IndexFunc(p.nodes, func(n template.Node) bool { return n.Address == address })
+	i := p.index[address]
 	in := map[string]any{"size": p.params["size"], "name": address}
 	for _, need := range p.nodes[i].Needs {
 		k, ok := known(need)
@@ -137,7 +144,7 @@ func (p *pattern) Inputs(_ context.Context, address string, known environment.Kn
 func (p *pattern) Outputs(_ context.Context, known environment.Known) (out []template.Value, _ error) {
 	for _, n := range p.nodes {
 		k, ok := known(n.Address)
-		if !ok {
+		if p.silent || !ok {
 			continue
 		}
 		out = append(out, template.Value{Output: template.Output{Name: n.Address}, Value: k.Outputs["url"]},
@@ -173,7 +180,10 @@ func chain(text ...string) []template.Node {
 type world struct {
 	t       judge
 	dir     string
+	org     string
 	clock   time.Time
+	now     *func() time.Time
+	since   int64 // the log's head when it began
 	store   *fragile
 	forge   *forge
 	plans   stencils
@@ -184,7 +194,9 @@ type world struct {
 }
 
 func newWorld(t judge, dir string) *world {
-	w := &world{t: t, dir: dir, clock: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), plans: stencils{}}
+	w := &world{t: t, dir: dir, org: "acme", clock: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), plans: stencils{}}
+	now := func() time.Time { return w.clock }
+	w.now = &now
 	w.store = &fragile{fate: &fate{}}
 	w.forge = &forge{w: w, made: map[string]thing{}, saved: map[string]string{}}
 	return w
@@ -198,7 +210,7 @@ func (w *world) add(version string, st *stencil) {
 
 func (w *world) open() {
 	l, err := sqlledger.Open(context.Background(), sqlledger.Config{
-		URL: filepath.Join(w.dir, "drover.db"), Key: bytes.Repeat([]byte{7}, 32), Now: func() time.Time { return w.clock },
+		URL: filepath.Join(w.dir, "drover.db"), Key: bytes.Repeat([]byte{7}, 32), Now: func() time.Time { return (*w.now)() },
 		Kinds: slices.Concat(environment.Kinds(), []ledger.Kind{operation.Kind}, breaker.Kinds(), template.Kinds()),
 	})
 	if err != nil {
@@ -369,7 +381,7 @@ func (w *world) hidesSecrets() {
 			w.t.Fatalf("%s shows a secret: ...%s", where, raw[max(0, at-200):min(len(raw), at+60)])
 		}
 	}
-	for after := int64(0); ; {
+	for after := w.since; ; {
 		changes, err := w.store.Changes(ctx, ledger.ChangeQuery{After: after, Limit: 1000})
 		w.must(err)
 		if len(changes) == 0 {
