@@ -29,7 +29,7 @@ const (
 	maxText     = 256 << 10 // of a file that expressions read
 	maxSchema   = 64 << 10  // of parameters
 	maxSpoken   = 20_000    // expressions of one file
-	maxExpand   = 10 * time.Second
+	maxExpand   = 20 * time.Second
 )
 
 // Surroundings are what a template is read against.
