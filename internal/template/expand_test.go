@@ -253,6 +253,13 @@ func TestNesting(t *testing.T) {
 	if _, err := template.Parse(t.Context(), chain(9), "", around); err == nil || !strings.Contains(err.Error(), "templates nest at most 8 deep") {
 		t.Errorf("nine deep: %v", err)
 	}
+	within := strings.Replace(head, "name: shop", "name: w", 1) + `  parameters: {properties: {n: {type: integer}}, required: [n]}
+  resources: [{name: a, executor: file, count: '${params.n}', with: {path: a}}]
+`
+	given := head + "  groups: [{name: g, template: ./w, with: {n: '${1 - 2}'}}]\n"
+	if _, err := template.Parse(t.Context(), tree(map[string]string{"template.yaml": given, "w/template.yaml": within}), "x", around); err == nil || !strings.HasPrefix(err.Error(), "x/w/template.yaml:7:") {
+		t.Errorf("a mistake of a template within is told in its file: %v", err)
+	}
 	a := strings.Replace(head, "name: shop", "name: a", 1) + "  groups: [{name: g, template: ./b}]\n"
 	b := strings.Replace(head, "name: shop", "name: b", 1) + "  groups: [{name: g, template: ./../}]\n"
 	if _, err := template.Parse(t.Context(), tree(map[string]string{"template.yaml": a, "b/template.yaml": b}), "", around); err == nil || !strings.Contains(err.Error(), "these templates hold each other: . → b → .") {

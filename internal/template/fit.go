@@ -228,6 +228,10 @@ func (f *file) try() {
 	var mistakes document.Mistakes
 	if errors.As(err, &mistakes) {
 		for _, m := range mistakes {
+			if m.Source != f.t.where { // of a template within
+				f.r.mistakes = append(f.r.mistakes, m)
+				continue
+			}
 			f.Report(document.Place{Line: m.Line, Column: m.Column}, nil, strings.TrimPrefix(m.Path+": "+m.Message, ": "))
 		}
 	}
