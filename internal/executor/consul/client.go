@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -117,12 +118,21 @@ func (c *client) txn(ctx context.Context, ops api.TxnOps) (out api.TxnResults, e
 			if denied(e.What) {
 				return &refusal{http.StatusForbidden, e.What}
 			}
-			said = append(said, e.What)
+			if !moved.MatchString(e.What) {
+				said = append(said, e.What)
+			}
 		}
-		return fmt.Errorf("%w: %s", errStale, strings.Join(said, "; "))
+		if len(said) > 0 {
+			return fault.New(fault.Invalid, "%s does not take this: %s", c.name, strings.Join(said, "; "))
+		}
+		return errStale
 	})
 	return out, err
 }
+
+// moved matches what Consul says of a condition that does not hold, or of
+// something that is not there.
+var moved = regexp.MustCompile(`(?i)stale|not found|n't exist|does not exist|missing`)
 
 func denied(said string) bool {
 	said = strings.ToLower(said)

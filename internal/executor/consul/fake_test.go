@@ -197,6 +197,10 @@ func (f *fake) txn(ops api.TxnOps) (any, int) {
 				is = p.ModifyIndex
 			}
 			bad(i, is, op.KV.Index)
+		case op.Service != nil && op.Service.Verb == api.ServiceGet:
+			if f.services[[2]string{op.Service.Node, op.Service.Service.ID}] == nil {
+				bad(i, 0, 1)
+			}
 		case op.Service != nil:
 			var is uint64
 			if s := f.services[[2]string{op.Service.Node, op.Service.Service.ID}]; s != nil {
@@ -230,6 +234,8 @@ func (f *fake) txn(ops api.TxnOps) (any, int) {
 				delete(f.kv, op.KV.Key)
 				f.touch()
 			}
+		case op.Service != nil && op.Service.Verb == api.ServiceGet:
+			resp.Results = append(resp.Results, &api.TxnResult{Service: f.services[[2]string{op.Service.Node, op.Service.Service.ID}]})
 		case op.Service != nil && op.Service.Verb == api.ServiceCAS:
 			s := op.Service.Service
 			s.ModifyIndex = f.touch()

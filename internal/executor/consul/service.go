@@ -111,7 +111,7 @@ func (s *service) read(ctx context.Context) (foreign string, err error) {
 		}
 		if filtered {
 			// What may not be read is left out, which is not to be taken for gone.
-			return "", fault.New(fault.Denied, "%s does not let the connection's token read node %s and its services; give its policy node_prefix and service_prefix rights, then retry", s.c.name, node).Because("denied")
+			return "", s.hidden(node)
 		}
 		if list != nil {
 			reg.node = list.Node
@@ -130,6 +130,11 @@ func (s *service) read(ctx context.Context) (foreign string, err error) {
 				reg.shared = true
 			}
 		}
+		if reg.service == nil {
+			if err := s.absent(ctx, node, id); err != nil {
+				return "", err
+			}
+		}
 		made := s.r.Outputs["node"] == node && s.r.Outputs["id"] == id
 		switch svc := reg.service; {
 		case svc == nil || svc.Meta[owner] == s.r.ID || svc.Meta[owner] == "" && made:
@@ -139,6 +144,25 @@ func (s *service) read(ctx context.Context) (foreign string, err error) {
 		}
 	}
 	return foreign, nil
+}
+
+// absent makes sure that a service is not there: in lists Consul leaves out what
+// may not be read, and does not tell that to one without a token.
+func (s *service) absent(ctx context.Context, node, id string) error {
+	found, err := s.c.txn(ctx, api.TxnOps{{Service: &api.ServiceTxnOp{Verb: api.ServiceGet, Node: node, Service: api.AgentService{ID: id}}}})
+	switch {
+	case errors.Is(err, errStale):
+		return nil // there is none to get
+	case err != nil:
+		return err
+	case len(found) == 0:
+		return s.hidden(node)
+	}
+	return fault.New(fault.Unavailable, "the service %s/%s changes while it is read; it is tried again", node, id).Because("busy")
+}
+
+func (s *service) hidden(node string) error {
+	return fault.New(fault.Denied, "%s does not let the connection's token read node %s and its services; give its policy node_prefix and service_prefix rights, then retry", s.c.name, node).Because("denied")
 }
 
 // wanted is the service as it is to be registered.
@@ -287,7 +311,7 @@ func (s *service) Make(ctx context.Context) error {
 	}
 	for _, c := range reg.checks {
 		if !keep[c.CheckID] {
-			ops = append(ops, &api.TxnOp{Check: &api.CheckTxnOp{Verb: api.CheckDelete, Check: api.HealthCheck{Node: s.node, CheckID: c.CheckID}}})
+			ops = append(ops, &api.TxnOp{Check: &api.CheckTxnOp{Verb: api.CheckDelete, Check: api.HealthCheck{Node: s.node, CheckID: c.CheckID, ServiceID: s.id, ServiceName: c.ServiceName}}})
 		}
 	}
 	_, err := s.c.txn(ctx, ops)
@@ -325,10 +349,10 @@ func (s *service) drop(ctx context.Context, place string, reg *registered) error
 	node, id, _ := strings.Cut(place, "/")
 	var ops api.TxnOps
 	for _, c := range reg.checks {
-		ops = append(ops, &api.TxnOp{Check: &api.CheckTxnOp{Verb: api.CheckDelete, Check: api.HealthCheck{Node: node, CheckID: c.CheckID}}})
+		ops = append(ops, &api.TxnOp{Check: &api.CheckTxnOp{Verb: api.CheckDelete, Check: api.HealthCheck{Node: node, CheckID: c.CheckID, ServiceID: id, ServiceName: c.ServiceName}}})
 	}
 	if reg.service != nil {
-		ops = append(ops, &api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceDeleteCAS, Node: node, Service: api.AgentService{ID: id, ModifyIndex: reg.service.ModifyIndex}}})
+		ops = append(ops, &api.TxnOp{Service: &api.ServiceTxnOp{Verb: api.ServiceDeleteCAS, Node: node, Service: api.AgentService{ID: id, Service: reg.service.Service, ModifyIndex: reg.service.ModifyIndex}}})
 	}
 	if reg.node != nil && reg.node.Meta[owner] == s.r.ID && !reg.shared {
 		ops = append(ops, &api.TxnOp{Node: &api.NodeTxnOp{Verb: api.NodeDeleteCAS, Node: api.Node{Node: node, ModifyIndex: reg.node.ModifyIndex}}})

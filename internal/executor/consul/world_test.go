@@ -46,7 +46,7 @@ func keys(t testing.TB, front *executortest.Front, direct, token string, several
 		must(t, err)
 	}
 	return executortest.Config{
-		Executor: consul.New(impatient()), Connection: connection(front.URL, token),
+		Lives: 100, Executor: consul.New(impatient()), Connection: connection(front.URL, token),
 		Inputs: func(n int, s executortest.Shape) map[string]any {
 			where, value := at(n), any("small")
 			switch s {
@@ -120,7 +120,7 @@ func services(t testing.TB, front *executortest.Front, direct, token string) exe
 	}
 	edits := 0
 	return executortest.Config{
-		Executor: consul.New(impatient()), Connection: connection(front.URL, token),
+		Lives: 100, Executor: consul.New(impatient()), Connection: connection(front.URL, token),
 		Inputs: func(n int, s executortest.Shape) map[string]any {
 			in := map[string]any{
 				"service": "web", "node": node(n), "id": "web-1", "address": "10.0.0.1", "port": int64(80), "tags": []any{"a", "b"},

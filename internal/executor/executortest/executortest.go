@@ -64,6 +64,9 @@ type Config struct {
 	Unwatched bool
 	// Crowd is how many resources are made at once; default 100.
 	Crowd int
+	// Lives is how many lives of a resource are tried, at most 100; default none,
+	// for executors that take their time.
+	Lives int
 	// Patience bounds what takes more than one call; default 30 s.
 	Patience time.Duration
 }
@@ -99,6 +102,7 @@ func Run(t *testing.T, c Config) {
 		{"a server that is down is no absence", down},
 		{"a caller who leaves is not kept", left},
 		{"only its own is destroyed, twice is fine", destroyed},
+		{"whatever life it has, it ends well", walk},
 		{"many at once do not meet", crowd},
 		{"a change outside is told", watched},
 		{"what nobody expects is named", listed},

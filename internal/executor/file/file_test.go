@@ -31,7 +31,7 @@ func TestContract(t *testing.T) {
 	}
 	edits := 0
 	executortest.Run(t, executortest.Config{
-		Executor: file.New(), Connection: executor.Connection{"directory": dir},
+		Lives: 100, Executor: file.New(), Connection: executor.Connection{"directory": dir},
 		Inputs: func(n int, s executortest.Shape) map[string]any {
 			in := map[string]any{"path": at(n), "content": "one", "mode": "0640"}
 			switch s {

@@ -96,7 +96,7 @@ func secrets(front *executortest.Front, h hands, generated bool) executortest.Co
 		}
 	}
 	return executortest.Config{
-		Executor: vault.New(impatient()), Connection: connection(front.URL, h.token),
+		Lives: 100, Executor: vault.New(impatient()), Connection: connection(front.URL, h.token),
 		Inputs: func(n int, s executortest.Shape) map[string]any {
 			where, value := at(n), any("small")
 			rotation := "1"
@@ -142,7 +142,7 @@ func policies(front *executortest.Front, h hands) executortest.Config {
 		h.ask(t, http.MethodPost, "sys/policies/acl/"+name, map[string]any{"policy": rules(path)})
 	}
 	return executortest.Config{
-		Executor: vault.New(impatient()), Connection: connection(front.URL, h.token),
+		Lives: 100, Executor: vault.New(impatient()), Connection: connection(front.URL, h.token),
 		Inputs: func(n int, s executortest.Shape) map[string]any {
 			in := map[string]any{"policy": name(n), "rules": rules("secret/data/one")}
 			switch s {
