@@ -4,15 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/template"
 )
-
-var zeroTime time.Time
 
 // begin wakes those that wait for nobody, as many as may be worked on, and parks
 // the others.

@@ -40,7 +40,7 @@ func (s *Service) policy(name, connection string, d executor.Description) *resil
 		if atOnce <= 0 {
 			atOnce = 16
 		}
-		s.calls.of[key] = resilience.New(resilience.Config{Name: "executor " + key, Timeout: forever, AtOnce: atOnce, Observer: s.Observer})
+		s.calls.of[key] = resilience.New(resilience.Config{Name: "executor " + key, Timeout: forever, AtOnce: atOnce, Rest: s.rest, Observer: s.Observer})
 	}
 	return s.calls.of[key]
 }

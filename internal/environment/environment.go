@@ -235,6 +235,7 @@ type ResourceStatus struct {
 	Since    time.Time                  `json:"since,omitzero"`
 	Turn     int64                      `json:"turn,omitempty"` // that was last carried out
 	Attempts int                        `json:"attempts,omitempty"`
+	Resting  time.Time                  `json:"resting,omitzero"`  // since when its executor has not answered in this turn
 	Moved    bool                       `json:"moved,omitempty"`   // it failed because it is not as its plan has seen it
 	Version  string                     `json:"version,omitempty"` // of the environment's template, applied last
 	With     json.RawMessage            `json:"with,omitempty"`    // the inputs that were applied last, if none of them is secret

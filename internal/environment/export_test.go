@@ -5,3 +5,6 @@ import "time"
 // SetPatience says from when on a call is slow, and how often it is looked whether
 // it is still wanted.
 func (s *Service) SetPatience(slow, glance time.Duration) { s.slow, s.glance = slow, glance }
+
+// SetRest says how long an executor is left alone that does not answer.
+func (s *Service) SetRest(d time.Duration) { s.rest = d }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/fault"
@@ -217,7 +218,6 @@ func (t *turn) stays(there *Resource, id string, spec ResourceSpec, c PlannedCha
 		if there.Deleted.IsZero() {
 			r.Status = there.Status
 		}
-		r.Deleted = r.Deleted.Truncate(0)
 	}
 	settled := there != nil && there.Deleted.IsZero() && there.Phase == Ready && !there.Spec.Absent && there.Status.Turn == there.Spec.Turn
 	switch {
@@ -235,11 +235,16 @@ func (t *turn) stays(there *Resource, id string, spec ResourceSpec, c PlannedCha
 			}
 		}
 		spec.Turn = t.e.Spec.Turn
-		r.Phase, r.Deleted = Pending, zeroTime
-		r.Status.Attempts, r.Status.Message, r.Status.Moved, r.Status.Since = 0, "", false, t.at
+		r.Phase, r.Deleted = Pending, time.Time{}
+		r.Status.again(t.at)
 	}
 	r.Spec = normal(spec)
 	return r
+}
+
+// again begins a turn.
+func (s *ResourceStatus) again(now time.Time) {
+	s.Attempts, s.Message, s.Moved, s.Since, s.Resting = 0, "", false, now, time.Time{}
 }
 
 // goes is a resource that is to go.
@@ -249,7 +254,7 @@ func (t *turn) goes(r Resource, users []string) Resource {
 	if !spec.Absent || spec.Turn != t.e.Spec.Turn {
 		spec.Absent, spec.Action, spec.Mark, spec.Turn = true, string(executor.Remove), "", t.e.Spec.Turn
 		r.Phase = ResourceLeaving
-		r.Status.Attempts, r.Status.Message, r.Status.Moved, r.Status.Since = 0, "", false, t.at
+		r.Status.again(t.at)
 	}
 	r.Spec = normal(spec)
 	return r

@@ -61,7 +61,7 @@ func (n *run) came(ctx context.Context, sh *sheet, node template.Node, c *call, 
 	for _, l := range result.Links[:min(len(result.Links), maxMade)] {
 		s.Links = append(s.Links, executor.Link{Rel: v.text(l.Rel), URL: v.text(l.URL)})
 	}
-	s.Turn, s.Attempts, s.Message, s.Moved, s.Version = n.r.Spec.Turn, 0, "", false, n.e.Spec.Version
+	s.Turn, s.Attempts, s.Message, s.Moved, s.Version, s.Resting = n.r.Spec.Turn, 0, "", false, n.e.Spec.Version, time.Time{}
 	s.Seen, s.Why, s.Drift, s.Observed = "", "", nil, time.Time{}
 	n.phase(Ready)
 	n.links(ctx, sh, node)
@@ -122,7 +122,7 @@ func (n *run) failed(ctx context.Context, err error, node *template.Node, away b
 	if err := n.keepLog(ctx, false); err != nil {
 		return reconcile.Result{}, err
 	}
-	if rest, ok := resumes(err); ok {
+	if rest, ok := resumes(err); ok && !n.givenUp(err) {
 		s.Message = err.Error()
 		return n.write(ctx, "update", nil, func(set ledger.Set) reconcile.Result { return reconcile.Wait(set, rest, err.Error()) })
 	}
@@ -131,6 +131,9 @@ func (n *run) failed(ctx context.Context, err error, node *template.Node, away b
 		retries = *node.Retries
 	}
 	s.Attempts++
+	if n.givenUp(err) {
+		s.Attempts = retries + 1
+	}
 	s.Moved = fault.Is(err, fault.Conflict) && fault.Reason(err) == "moved"
 	final := s.Attempts > retries || s.Moved || fault.Is(err, fault.Invalid) || fault.Is(err, fault.Denied)
 	if !final {
@@ -145,6 +148,22 @@ func (n *run) failed(ctx context.Context, err error, node *template.Node, away b
 	s.Turn = n.r.Spec.Turn
 	s.Message = fmt.Sprintf("it could not be %s: %s. %s", verb, clip(err.Error()), n.advice(err))
 	return n.finish(ctx, Failed)
+}
+
+// restWithin is how long an executor that does not answer is waited for.
+const restWithin = 5 * time.Minute
+
+// givenUp notes that nothing was tried because nobody answers, and tells whether
+// that has lasted for too long.
+func (n *run) givenUp(err error) bool {
+	if fault.Reason(err) != "breaker-open" {
+		return false
+	}
+	s, now := &n.r.Status, n.Now().UTC()
+	if s.Resting.IsZero() {
+		s.Resting = now
+	}
+	return now.Sub(s.Resting) >= restWithin
 }
 
 // clip keeps a message short enough to be read.

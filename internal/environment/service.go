@@ -50,6 +50,7 @@ type Service struct {
 	logs    logs
 	calls   calls
 	slow    time.Duration // a call that takes longer is told as under way
+	rest    time.Duration // of the breaker of an executor; 0: as usual
 	glance  time.Duration // between looks whether a resource is still wanted while it is worked on
 
 	mu    sync.Mutex

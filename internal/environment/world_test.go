@@ -232,6 +232,7 @@ func (w *world) start() {
 	}
 	w.s = environment.NewService(c)
 	w.s.SetPatience(time.Hour, time.Hour) // the machine may be slow; nothing else is
+	w.s.SetRest(time.Microsecond)         // breakers have a clock of their own
 	w.guard.Waiters = map[string]breaker.Waiters{environment.KindPlan.Name: w.s}
 	w.all = maps.Clone(w.s.Reconcilers())
 	w.all[breaker.KindApproval.Name] = &breaker.Reconciler{Service: w.guard}
