@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/expr"
@@ -83,7 +85,8 @@ func read(r executor.Resource) (w wanted, err error) {
 // place cleans a path, and refuses one that leads out or into the index.
 func place(given string) (string, error) {
 	p := filepath.Clean(filepath.FromSlash(given))
-	if given == "" || strings.ContainsRune(given, 0) || !filepath.IsLocal(p) || p == "." || strings.HasSuffix(given, "/") {
+	odd := !utf8.ValidString(given) || strings.ContainsFunc(given, unicode.IsControl) // what the index could not name
+	if given == "" || odd || !filepath.IsLocal(p) || p == "." || strings.HasSuffix(given, "/") {
 		return "", fault.New(fault.Invalid, "%q is not a path of a file inside the directory; write it without a leading / and without ..", given)
 	}
 	if first, _, _ := strings.Cut(filepath.ToSlash(p), "/"); strings.EqualFold(first, index) {

@@ -209,3 +209,34 @@ func TestLongContentIsShownByItsDigest(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a path is, nothing is written outside of the directory.
+func FuzzPath(f *testing.F) {
+	for _, p := range []string{"a", "a/b", "../x", "/etc/x", "a/../../x", ".drover/x", "link/x", "./a", "a//b", "a\\..\\b", "\x00", "con", strings.Repeat("a/", 100) + "x"} {
+		f.Add(p)
+	}
+	f.Fuzz(func(t *testing.T, path string) {
+		top := t.TempDir()
+		dir := filepath.Join(top, "in")
+		if err := errors.Join(os.Mkdir(dir, 0o700), os.Mkdir(filepath.Join(top, "out"), 0o700), os.Symlink("../out", filepath.Join(dir, "link"))); err != nil {
+			t.Fatal(err)
+		}
+		r := resource(dir, path)
+		res, err := file.New().Apply(t.Context(), r)
+		if err == nil && !strings.HasPrefix(fmt.Sprint(res.Outputs["path"]), dir+string(filepath.Separator)) {
+			t.Errorf("%q became %v", path, res.Outputs["path"])
+		}
+		if entries, _ := os.ReadDir(filepath.Join(top, "out")); len(entries) > 0 {
+			t.Errorf("%q is outside", path)
+		}
+		if entries, _ := os.ReadDir(top); len(entries) != 2 {
+			t.Errorf("%q is above", path)
+		}
+		r.Outputs = res.Outputs
+		if _, err := file.New().Destroy(t.Context(), r); err == nil {
+			if left, _ := os.ReadDir(dir); len(left) > 2 {
+				t.Errorf("%q leaves %v", path, left)
+			}
+		}
+	})
+}
