@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/droverhq/drover/internal/access"
@@ -18,7 +19,7 @@ import (
 type Executor struct {
 	service *Service
 	feed    Follower
-	log     Heads
+	log     Log
 	url     func(host string) string
 }
 
@@ -27,16 +28,17 @@ type Follower interface {
 	Next(ctx context.Context, after int64) ([]ledger.Change, error)
 }
 
-// Heads tells where the ledger's log ends.
-type Heads interface {
+// Log is what the ledger has written down.
+type Log interface {
 	Head(ctx context.Context) (ledger.Head, error)
+	Changes(ctx context.Context, query ledger.ChangeQuery) ([]ledger.Change, error)
 }
 
 // ExecutorConfig of an Executor.
 type ExecutorConfig struct {
 	Service *Service
 	Feed    Follower // nil: instances are polled
-	Log     Heads    // needed with Feed
+	Log     Log      // needed with Feed, and to tell who changed an instance
 	// URL of a host, for outputs; default: "https://" and the host.
 	URL func(host string) string
 }
@@ -258,6 +260,11 @@ func (e *Executor) Observe(ctx context.Context, r executor.Resource) (executor.O
 	for _, f := range w.fields() {
 		o.Drift = append(o.Drift, executor.Field{Path: f.Path, Before: f.After, After: f.Before})
 	}
+	if len(o.Drift) > 0 || w.in.Spec.Deleted {
+		if o.By, err = e.by(ctx, w.in); err != nil {
+			return executor.Observation{}, err
+		}
+	}
 	o.Outputs = e.outputs(w.in)
 	switch {
 	case w.in.Spec.Deleted:
@@ -268,6 +275,24 @@ func (e *Executor) Observe(ctx context.Context, r executor.Resource) (executor.O
 		o.Unready = "it is " + w.in.Phase + behind(w.in.Status.Message)
 	}
 	return o, nil
+}
+
+// by is whoever changed what is wanted of an instance last; empty: that is not
+// known any more.
+func (e *Executor) by(ctx context.Context, in *Instance) (string, error) {
+	if e.log == nil {
+		return "", nil
+	}
+	changes, err := e.log.Changes(ctx, ledger.ChangeQuery{Kind: Kind.Name, ID: in.ID, Reverse: true, Limit: 100})
+	if err != nil {
+		return "", err
+	}
+	for i := range changes {
+		if a := changes[i].Actor; a != "system" && !strings.HasPrefix(a, "agent:") {
+			return a, nil
+		}
+	}
+	return "", nil
 }
 
 // Destroy implements executor.Executor. It is done when the instance is gone.

@@ -242,6 +242,17 @@ func TestExecutorSees(t *testing.T) {
 		}
 	}
 	quiet := func() {}
+	if _, err := f.service.Update(operator, "dinosaur", id, instance.Update{Parameters: map[string]any{"species": "Dodo"}}); err != nil {
+		t.Fatal(err)
+	}
+	f.turn()
+	want := []executor.Field{{Path: "parameters.species", Before: "Tyrannosaurus", After: "Dodo"}}
+	if o, err := f.x.Observe(t.Context(), *r); err != nil || o.By != "root" || !slices.Equal(o.Drift, want) {
+		t.Errorf("somebody has changed it: %+v, %v", o, err)
+	}
+	if _, err := f.until(t, f.x.Apply, r); err != nil {
+		t.Fatal(err)
+	}
 	steps := []struct {
 		reason  string
 		do      func() error
