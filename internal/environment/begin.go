@@ -166,14 +166,10 @@ func (t *turn) groups(ctx context.Context) error {
 	}
 	for _, p := range parts {
 		g := Group{Address: p.Address, Name: p.Name, Tags: p.Tags, Template: p.Template}
-		blocked := false
 		for _, address := range p.Nodes {
 			g.Counts.add(phases[address])
-			blocked = blocked || phases[address] == Blocked
 		}
-		if g.Status = g.Counts.phase(); blocked {
-			g.Status = Fail
-		}
+		g.Status = g.Counts.phase()
 		t.e.Status.Groups = append(t.e.Status.Groups, g)
 	}
 	return nil
@@ -188,6 +184,8 @@ func (c *Counts) add(phase string) {
 		c.Applying++
 	case Failed:
 		c.Failed++
+	case Blocked:
+		c.Blocked++
 	case ResourceLeaving:
 		c.Leaving++
 	default:
@@ -198,7 +196,7 @@ func (c *Counts) add(phase string) {
 // phase of a group, in the words of an environment.
 func (c Counts) phase() string {
 	switch {
-	case c.Failed > 0:
+	case c.Failed+c.Blocked > 0:
 		return Fail
 	case c.Ready == c.Total:
 		return OK

@@ -179,6 +179,7 @@ type Counts struct {
 	Pending  int64 `json:"pending"`
 	Applying int64 `json:"applying"`
 	Failed   int64 `json:"failed"`
+	Blocked  int64 `json:"blocked"` // wait for one that has failed
 	Leaving  int64 `json:"leaving"`
 	Drifted  int64 `json:"drifted"`
 }

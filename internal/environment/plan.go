@@ -53,16 +53,15 @@ func (Come) action()   {}
 
 // Seen is what is decided on besides the environment.
 type Seen struct {
-	Plan    *Plan  // the next one, if any
-	Counts  Counts // of its resources, by phase
-	Blocked int64  // those that wait for one that has failed
-	Still   bool   // nothing has moved since the last look
-	Failed  string // what the first ones say that have failed
+	Plan   *Plan  // the next one, if any
+	Counts Counts // of its resources, by phase
+	Still  bool   // nothing has moved since the last look
+	Failed string // what the first ones say that have failed
 }
 
 func (s Seen) total() int64 {
 	c := s.Counts
-	return c.Ready + c.Pending + c.Applying + c.Failed + c.Leaving + s.Blocked
+	return c.Ready + c.Pending + c.Applying + c.Failed + c.Leaving + c.Blocked
 }
 
 // glanceEvery is how often an environment looks that is being worked on: a net,
@@ -150,7 +149,7 @@ func planWalk(e Environment, seen Seen, _ time.Time) []Action {
 		return append(actions,
 			Say{Phase: phase, Message: progress(done, max(e.Status.Counts.Total, seen.total()), c.Failed, verb)},
 			Come{After: glanceEvery, Why: "its resources are worked on"})
-	case c.Failed+seen.Blocked > 0:
+	case c.Failed+c.Blocked > 0:
 		if e.Status.Operation == "" && (e.Phase == Fail || e.Spec.Destroy) {
 			return nil
 		}

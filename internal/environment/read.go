@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
@@ -218,7 +219,14 @@ func (s *Service) Outputs(ctx context.Context, environment string, reveal bool) 
 			return nil, err
 		}
 	}
-	return s.values(ctx, e.Status.Outputs, e.Status.Secrets, reveal)
+	out, err := s.values(ctx, e.Status.Outputs, e.Status.Secrets, reveal)
+	if err != nil || !reveal {
+		return out, err
+	}
+	for name, v := range out {
+		out[name] = executor.Reveal(v)
+	}
+	return out, nil
 }
 
 // Awaiting implements breaker.Waiters: plans that wait for an approval.

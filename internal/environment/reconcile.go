@@ -65,7 +65,7 @@ func (s *Service) see(ctx context.Context, e Environment) (Seen, error) {
 		return seen, nil
 	}
 	for phase, n := range map[string]*int64{Pending: &seen.Counts.Pending, Applying: &seen.Counts.Applying, Ready: &seen.Counts.Ready,
-		Failed: &seen.Counts.Failed, ResourceLeaving: &seen.Counts.Leaving, Blocked: &seen.Blocked} {
+		Failed: &seen.Counts.Failed, ResourceLeaving: &seen.Counts.Leaving, Blocked: &seen.Counts.Blocked} {
 		var err error
 		if *n, err = s.Store.Total(ctx, ledger.Query{Kind: KindResource.Name, Scope: map[string]any{"parent": e.ID, "phase": phase}}); err != nil {
 			return seen, err
