@@ -2,7 +2,10 @@ package git_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -227,6 +230,24 @@ func TestEndlessTransfer(t *testing.T) {
 	p := &pack{count: 1}
 	at := serve(t, ones, io.MultiReader(bytes.NewReader(p.bytes()[:12]), storedBlocks()))
 	_, err := git.Source{}.Read(t.Context(), at, source.Credential{}, source.Limits{Bytes: 1 << 20})
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "more than 1 MiB were sent") {
+		t.Errorf("%v", err)
+	}
+}
+
+// So is one that has branches without end.
+func TestEndlessBranches(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
+		io.WriteString(w, pkt("# service=git-upload-pack\n")+"0000"+pkt(ones+" HEAD\x00ofs-delta\n"))
+		for n := 0; ; n++ {
+			if _, err := io.WriteString(w, pkt(fmt.Sprintf("%s refs/heads/b%09d\n", ones, n))); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(s.Close)
+	_, err := git.Source{}.Read(t.Context(), source.Location{Repository: s.URL + "/repo"}, source.Credential{}, source.Limits{Bytes: 1 << 20})
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "more than 1 MiB were sent") {
 		t.Errorf("%v", err)
 	}
