@@ -226,7 +226,7 @@ func (d *dialect) reach(near, far, from string, limit int, b *binder) string {
 		few := fmt.Sprintf("x.far <= coalesce((SELECT %[2]s FROM edges WHERE %[1]s = r.at ORDER BY %[2]s LIMIT 1 OFFSET %[3]s), x'')", near, far, most)
 		few = strings.ReplaceAll(few, "x.far", "x."+far)
 		return fmt.Sprintf(`WITH RECURSIVE r (at) AS (SELECT %[3]s UNION SELECT x.%[2]s FROM r CROSS JOIN edges AS x WHERE x.%[1]s = r.at AND %[5]s LIMIT %[4]s)
-			SELECT r.at, x.%[2]s FROM r CROSS JOIN edges AS x WHERE x.%[1]s = r.at AND %[5]s`, near, far, start, most, few)
+			SELECT r.at, x.%[2]s FROM r CROSS JOIN edges AS x WHERE x.%[1]s = r.at AND %[5]s AND +x.%[2]s IN (SELECT at FROM r)`, near, far, start, most, few)
 	}
 	few := fmt.Sprintf("LATERAL (SELECT %[2]s AS far FROM edges WHERE %[1]s = r.at ORDER BY %[2]s LIMIT %[3]s) AS x", near, far, most)
 	return fmt.Sprintf(`WITH RECURSIVE r (at) AS (SELECT CAST(%s AS TEXT) COLLATE "C" UNION SELECT x.far FROM r CROSS JOIN %s)

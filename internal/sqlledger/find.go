@@ -132,30 +132,29 @@ func (l *Ledger) Search(ctx context.Context, search ledger.Search) ([]ledger.Fou
 }
 
 // gather finds the candidates of a kind. A database reads all that an index has
-// of a word before it gives the first object away, so one share of the objects is
+// of a word before it gives the first object away, so a sample of the objects is
 // asked for first: if that alone has enough, the whole has too many. Wherever more
 // match than are looked at, those with all words in the name are looked for apart,
 // since they go before all others, and the one that is called so before them.
 func (f *finding) gather(ctx context.Context, kind string) error {
 	var err error
-	full := func(groups [][]term) bool {
+	look := func(groups [][]term, sample bool) bool {
 		n := 0
 		if err == nil {
-			n, err = f.look(ctx, kind, groups)
+			n, err = f.look(ctx, kind, groups, sample)
 		}
 		return n == candidates
 	}
 	anywhere, named := f.terms(true), f.terms(false)
 	whole := [][]term{{{word: digest(markWhole, strings.Join(f.match.Words, " "))}}}
-	sample := []term{{word: share("")}}
 	switch {
-	case full(append([][]term{sample}, anywhere...)):
-		if !full(append([][]term{sample}, named...)) && len(named) == 1 {
-			full(named) // of several common words all would be read to find few
+	case look(anywhere, true):
+		if !look(named, true) && len(named) == 1 {
+			look(named, false) // of several common words all would be read to find few
 		}
-		full(whole)
-	case full(anywhere) && full(named):
-		full(whole)
+		look(whole, false)
+	case look(anywhere, false) && look(named, false):
+		look(whole, false)
 	}
 	return err
 }
@@ -183,7 +182,7 @@ func (f *finding) terms(anywhere bool) [][]term {
 }
 
 // look ranks the candidates that the index has of a kind, and counts them.
-func (f *finding) look(ctx context.Context, kind string, groups [][]term) (int, error) {
+func (f *finding) look(ctx context.Context, kind string, groups [][]term, sample bool) (int, error) {
 	s := f.l.stores[kind]
 	var b binder
 	condition := ""
@@ -192,6 +191,9 @@ func (f *finding) look(ctx context.Context, kind string, groups [][]term) (int, 
 			groups = append([][]term{{{word: digest(scope.mark, v)}}}, groups...)
 			condition += " AND o." + scope.column + " = " + b.bind(v) // a digest is no proof
 		}
+	}
+	if sample {
+		groups = sampled(groups)
 	}
 	n := 0
 	err := f.l.engine.seek(ctx, f.l.dialect.candidates(s, f.l.dialect.wanted(groups), condition, candidates, &b), b.args, func(scan scanner) error {
@@ -207,6 +209,17 @@ func (f *finding) look(ctx context.Context, kind string, groups [][]term) (int, 
 		return nil
 	})
 	return n, err
+}
+
+// sampled asks for the same in the sample.
+func sampled(groups [][]term) [][]term {
+	out := make([][]term, len(groups))
+	for i, group := range groups {
+		for _, t := range group {
+			out[i] = append(out[i], term{word: markSample + t.word, begins: t.begins})
+		}
+	}
+	return out
 }
 
 // best reads the objects that rank highest.

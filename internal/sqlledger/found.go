@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/droverhq/drover/internal/ledger"
@@ -30,10 +29,10 @@ const (
 	markOwner      = "u"
 	markParent     = "p"
 
-	markShare = "b" // which share of all objects it is in
+	markSample = "0" // before all of these: of an object in the sample
 
 	maxBegins = 5  // letters; longer beginnings are looked for among the words
-	shares    = 32 // that objects fall into, at random
+	oneIn     = 32 // objects, at random, is in the sample, which has lists of its own
 )
 
 // found lists the writes to edges and to the indexes of words. A transition that
@@ -107,10 +106,10 @@ func sameTokens(a, b *ledger.Object) bool {
 		a.Org == b.Org && a.Owner == b.Owner && a.Parent == b.Parent
 }
 
-// tokens are what the index holds of an object, sorted, each once.
+// tokens are what the index holds of an object, each once.
 func tokens(o *ledger.Object) []string {
 	name := ledger.SplitWords(o.Name)
-	out := []string{share(o.ID), digest(markOrg, o.Org), digest(markOwner, o.Owner), digest(markParent, o.Parent), digest(markWhole, strings.Join(name, " "))}
+	out := []string{digest(markOrg, o.Org), digest(markOwner, o.Owner), digest(markParent, o.Parent), digest(markWhole, strings.Join(name, " "))}
 	add := func(words []string, whole, begins string) {
 		for _, w := range words {
 			out = append(out, whole+w)
@@ -131,12 +130,13 @@ func tokens(o *ledger.Object) []string {
 	add(name, markName, markNameBegins)
 	add(ledger.SplitWords(o.Words), markWord, markWordBegins)
 	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// share is the token of the share that an id falls into.
-func share(id string) string {
-	return markShare + strconv.Itoa(int(crc32.ChecksumIEEE([]byte(id))%shares))
+	out = slices.Compact(out)
+	if crc32.ChecksumIEEE([]byte(o.ID))%oneIn == 0 {
+		for _, t := range slices.Clone(out) {
+			out = append(out, markSample+t)
+		}
+	}
+	return out
 }
 
 // digest makes a token of any text.
