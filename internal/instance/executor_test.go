@@ -120,7 +120,7 @@ func TestExecutorContract(t *testing.T) {
 	name := func(n int) string { return fmt.Sprint("rex-", n) }
 	edits := 0
 	executortest.Run(t, executortest.Config{
-		Executor: f.x, Crowd: 25, Patience: time.Minute,
+		Executor: f.x, Crowd: 25, Lives: 10, Patience: time.Minute,
 		Inputs: func(n int, s executortest.Shape) map[string]any {
 			in := map[string]any{"offering": "dinosaur", "name": name(n), "type": "standard", "parameters": map[string]any{"species": "Allosaurus"}}
 			switch s {

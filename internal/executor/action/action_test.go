@@ -62,7 +62,7 @@ func TestContract(t *testing.T) {
 	dir := t.TempDir()
 	at := func(n int) string { return filepath.Join(dir, fmt.Sprint("thing-", n)) }
 	executortest.Run(t, executortest.Config{
-		Executor: action.New(newRunner(t)), Crowd: 20,
+		Executor: action.New(newRunner(t)), Crowd: 20, Lives: 40,
 		Inputs: func(n int, s executortest.Shape) map[string]any {
 			in := inputs(at(n), "one")
 			switch s {

@@ -156,7 +156,7 @@ func TestContract(t *testing.T) {
 		}
 	}
 	executortest.Run(t, executortest.Config{
-		Executor: kubernetes.New(kubernetes.Config{Wrap: n.wrap}), Connection: w.conn, Crowd: 20,
+		Executor: kubernetes.New(kubernetes.Config{Wrap: n.wrap}), Connection: w.conn, Crowd: 20, Lives: 30,
 		Inputs: func(n int, s executortest.Shape) map[string]any {
 			var value any = "one"
 			kind := "Opaque"
