@@ -30,6 +30,8 @@ type forge struct {
 	trouble map[string]string // by address: what goes wrong
 	slow    map[string]int    // by address: calls until it is done
 	links   map[string]string // by address: the object that it stands for
+	// meanwhile happens while the next ones are being made.
+	meanwhile []func()
 }
 
 // byHand is what somebody else has made of a thing.
@@ -110,6 +112,11 @@ func (f *forge) Apply(ctx context.Context, r executor.Resource) (executor.Result
 	fmt.Fprintf(r.Log, "making %s with %v\nits secret is %s\n", r.Address, executor.Reveal(any(r.Inputs)), secretOf(r))
 	if err := f.wrong(r); err != nil {
 		return executor.Result{}, err
+	}
+	if len(f.meanwhile) > 0 {
+		happens := f.meanwhile[0]
+		f.meanwhile = f.meanwhile[1:]
+		happens()
 	}
 	t, there := f.made[r.ID]
 	if r.Mark != "" && mark(t, there) != r.Mark && t.inputs != asked(r) && string(r.State) != "busy "+r.Mark {

@@ -179,6 +179,9 @@ func (s *Service) draft(ctx context.Context, order PlanOrder) (p Plan, e *Enviro
 		return p, e, denied(who, "plan", p.Spec.Environment)
 	}
 	if e != nil {
+		if e.Spec.Operator && !who.Admin && !order.Destroy { // it may use connections that are for operators
+			return p, e, fault.New(fault.Denied, "environment %s was made by an operator: only they plan changes of it", e.Name).Because("permission")
+		}
 		if err := e.takes(p.Spec); err != nil {
 			return p, e, err
 		}

@@ -261,6 +261,28 @@ func TestAnyInterleaving(t *testing.T) {
 					}
 				}
 			},
+			"meanwhile": func(t *rapid.T) {
+				what, o := rapid.IntRange(0, 3).Draw(t, "what"), order(t)
+				w.forge.meanwhile = append(w.forge.meanwhile, func() {
+					verb(func() {
+						var err error
+						switch what {
+						case 0:
+							_, _, err = w.s.Change(alice, o)
+						case 1:
+							_, _, err = w.s.Destroy(alice, o.Environment, "")
+						case 2:
+							_, _, err = w.s.Retry(alice, o.Environment)
+						}
+						w.refusedOnly(err)
+					})
+					for range 3 { // the plan is made, taken up, and laid out
+						for _, piece := range w.claim(4) {
+							w.run(piece)
+						}
+					}
+				})
+			},
 			"kill": func(t *rapid.T) {
 				w.store.at = append(w.store.at, rapid.IntRange(0, 40).Draw(t, "after"))
 			},
@@ -280,6 +302,7 @@ func TestAnyInterleaving(t *testing.T) {
 		w.work(3 * time.Minute)
 		w.atRest()
 		clear(w.forge.trouble)
+		w.forge.meanwhile = nil
 		w.mend(alice)
 		w.work(3 * time.Minute)
 		w.atRest()
