@@ -145,7 +145,18 @@ func (f *finding) gather(ctx context.Context, kind string) error {
 		}
 		return n == candidates
 	}
-	anywhere, named := f.terms(true), f.terms(false)
+	if last := f.match.Words[len(f.match.Words)-1]; len(f.search.Scope) > 0 && utf8.RuneCountInString(last) > maxBegins {
+		// Within a scope its first letters narrow enough, and all words that begin
+		// so need not be gone through.
+		if !look(f.terms(true, true), false) {
+			return err
+		}
+		look(f.terms(false, true), false)
+		if err != nil || len(f.found) >= f.search.Limit {
+			return err
+		}
+	}
+	anywhere, named := f.terms(true, false), f.terms(false, false)
 	whole := [][]term{{{word: digest(markWhole, strings.Join(f.match.Words, " "))}}}
 	switch {
 	case look(anywhere, true):
@@ -159,8 +170,9 @@ func (f *finding) gather(ctx context.Context, kind string) error {
 	return err
 }
 
-// terms asks for every word, in the name or anywhere.
-func (f *finding) terms(anywhere bool) [][]term {
+// terms asks for every word, in the name or anywhere. Of a long last word the
+// first letters may be enough: the rank looks at the rest.
+func (f *finding) terms(anywhere, first bool) [][]term {
 	var out [][]term
 	for i, w := range f.match.Words {
 		whole, begins := []string{markName, markWord}, []string{markNameBegins, markWordBegins}
@@ -168,6 +180,9 @@ func (f *finding) terms(anywhere bool) [][]term {
 			whole, begins = whole[:1], begins[:1]
 		}
 		last, short := i == len(f.match.Words)-1, utf8.RuneCountInString(w) <= maxBegins
+		if last && !short && first {
+			w, short = string([]rune(w)[:maxBegins]), true
+		}
 		marks := whole
 		if last && short {
 			marks = begins
