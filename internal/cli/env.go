@@ -30,7 +30,7 @@ func (c *CLI) envCommand() *cobra.Command {
 		Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.planEnv(), c.applyEnv(), c.createEnv(), c.destroyEnv(), c.retryEnv(), c.rollbackEnv(),
+	cmd.AddCommand(c.planEnv(), c.applyEnv(), c.createEnv(), c.destroyEnv(), c.retryEnv(), c.unlockEnv(), c.rollbackEnv(),
 		c.onEnvironments(c.getCommand(), "get [NAME...]", "List environments", "  drover env get\n  drover env get demo -o yaml"),
 		c.onEnvironments(c.describeCommand(), "describe NAME...", "What an environment is made of, how it is, and its whole history", "  drover env describe demo"),
 		c.graphEnv(), c.outputsEnv(), c.driftEnv(), c.historyEnv(), c.whyEnv(), c.logsEnv(), c.extendEnv(), c.protectEnv(), c.tagEnv(), c.actionEnv())
@@ -70,6 +70,7 @@ type envState struct {
 		Protected   bool           `json:"protected"`
 		Destroy     bool           `json:"destroy"`
 		Next        *struct {
+			Plan      string `json:"plan"`
 			Operation string `json:"operation"`
 		} `json:"next"`
 	} `json:"spec"`

@@ -95,12 +95,20 @@ func (c *CLI) followEnv(ctx context.Context, s *session, w carrying, show *walk)
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	asked := false
+	for ticks := 1; ; ticks++ {
 		select {
 		case <-ctx.Done():
 			return last, context.Cause(ctx)
 		case <-tick.C:
 			show.draw()
+			if next := envOf(last).Spec.Next; next != nil && !asked && ticks%5 == 0 {
+				if p, err := s.Plan(ctx, next.Plan); err == nil && p.Phase == "approval" {
+					asked = true
+					show.clear()
+					c.note("%s", clean(p.Message, false))
+				}
+			}
 		case e := <-events:
 			switch o := e.change.Object; {
 			case e.err != nil:
@@ -108,7 +116,8 @@ func (c *CLI) followEnv(ctx context.Context, s *session, w carrying, show *walk)
 			case o.Kind == "resource" && o.Parent == w.object.ID:
 				show.change(e.change)
 			case o.ID == w.object.ID:
-				last, show.message = o, envOf(o).Status.Message
+				last = o
+				show.say(envOf(o).Status.Message)
 				if done, err := c.judge(ctx, s, last, op, w.gone); done || err != nil {
 					return last, err
 				}
@@ -184,6 +193,15 @@ func (w *walk) change(ch v1.Change) {
 	_, message := statusOf(o)
 	fmt.Fprintf(w.out, "%-28s %-11s %8s  %s\n", clean(o.Name, false), w.cli.phase(phase), seconds(ch.At.Sub(w.began[o.Name])), clean(message, false))
 	w.draw()
+}
+
+// say takes what the environment says of itself: on a terminal it stands below
+// while nothing else is known.
+func (w *walk) say(message string) {
+	if message != w.message && message != "" && !w.live && len(w.phases) == 0 {
+		fmt.Fprintln(w.out, clean(message, false))
+	}
+	w.message = message
 }
 
 // maxLive keeps the part that is redrawn within most terminals.
