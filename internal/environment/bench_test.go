@@ -51,11 +51,10 @@ func (c *counted) Commit(ctx context.Context, set ledger.Set) (ledger.Result, er
 	return c.Ledger.Commit(ctx, set)
 }
 
-const many = 5000
-
-// graphs of 5,000 resources.
-var graphs = map[string]func() []template.Node{
-	"layers": func() []template.Node {
+// graphs of so many resources: fifty layers or more, or one that all need, and one
+// that needs all.
+var graphs = map[string]func(many int) []template.Node{
+	"layers": func(many int) []template.Node {
 		var texts []string
 		for i := range many {
 			text := fmt.Sprint("r", i)
@@ -66,7 +65,7 @@ var graphs = map[string]func() []template.Node{
 		}
 		return chain(texts...)
 	},
-	"fan": func() []template.Node {
+	"fan": func(many int) []template.Node {
 		texts, last := []string{"first"}, "last<"
 		for i := range many - 2 {
 			texts, last = append(texts, fmt.Sprintf("r%d<first", i)), last+fmt.Sprintf("r%d,", i)
@@ -79,12 +78,14 @@ var graphs = map[string]func() []template.Node{
 // and compares that with writing as many objects once, in the order of the graph.
 func BenchmarkWalk(b *testing.B) {
 	for _, name := range []string{"layers", "fan"} {
-		b.Run(name, func(b *testing.B) {
-			nodes := graphs[name]()
-			for b.Loop() {
-				walk(b, nodes)
-			}
-		})
+		for _, many := range []int{1250, 5000} { // four times as many must not take more than four times as long
+			b.Run(fmt.Sprint(name, "-", many), func(b *testing.B) {
+				nodes := graphs[name](many)
+				for b.Loop() {
+					walk(b, nodes)
+				}
+			})
+		}
 	}
 }
 
@@ -127,7 +128,7 @@ func walk(b *testing.B, nodes []template.Node) {
 	took := time.Since(start)
 	stop()
 	ended.Wait()
-	bare := bareWalk(b, nodes)
+	bare, many := bareWalk(b, nodes), float64(len(nodes))
 	b.ReportMetric(float64(store.puts.Load())/many, "writes/resource")
 	b.ReportMetric(float64(store.sets.Load())/many, "commits/resource")
 	b.ReportMetric(many/took.Seconds(), "resources/s")

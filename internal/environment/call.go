@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,9 +112,21 @@ func (s *Service) call(ctx context.Context, on subject) (*call, error) {
 			return nil, err
 		}
 	}
-	c.known = []any{on.inputs, before, c.resource.Outputs}
+	c.known = []any{on.inputs, before, c.resource.Outputs, credentials(c.resource.Connection)}
 	c.veil = veilOf(c.known...)
 	return c, nil
+}
+
+// credentials are the options of a connection that nobody may read in a message.
+func credentials(c executor.Connection) map[string]any {
+	out := map[string]any{}
+	for name, v := range c {
+		name = strings.ToLower(name)
+		if slices.ContainsFunc([]string{"token", "secret", "password", "key", "credential"}, func(s string) bool { return strings.Contains(name, s) }) {
+			out[name] = executor.NewSecret(v)
+		}
+	}
+	return out
 }
 
 // errSlow ends a call that takes longer than it may.

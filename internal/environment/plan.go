@@ -55,7 +55,7 @@ func (Come) action()   {}
 type Seen struct {
 	Plan   *Plan  // the next one, if any
 	Counts Counts // of its resources, by phase
-	Still  bool   // nothing has moved since the last look
+	Still  int    // at how many looks in a row nothing has moved
 	Failed string // what the first ones say that have failed
 }
 
@@ -143,12 +143,12 @@ func planWalk(e Environment, seen Seen, _ time.Time) []Action {
 			done = e.Status.Counts.Total - seen.total()
 		}
 		var actions []Action
-		if seen.Still {
+		if seen.Still > 0 {
 			actions = append(actions, Rouse{})
 		}
 		return append(actions,
 			Say{Phase: phase, Message: progress(done, max(e.Status.Counts.Total, seen.total()), c.Failed, verb)},
-			Come{After: glanceEvery, Why: "its resources are worked on"})
+			Come{After: glanceEvery << min(seen.Still, 4), Why: "its resources are worked on"})
 	case c.Failed+c.Blocked > 0:
 		if e.Status.Operation == "" && (e.Phase == Fail || e.Spec.Destroy) {
 			return nil

@@ -34,7 +34,7 @@ func TestDecide(t *testing.T) {
 		{"it is denied", environment.OK, environment.Spec{Turn: 1, Next: next}, environment.Status{Laid: 1}, environment.Seen{Plan: plan(environment.Forbidden)}, []string{"Reject"}},
 		{"it is not there", environment.OK, environment.Spec{Turn: 1, Next: next}, environment.Status{Laid: 1}, environment.Seen{}, []string{"Reject"}},
 		{"a turn begins", environment.Deploying, environment.Spec{Turn: 2}, environment.Status{Laid: 1}, environment.Seen{}, []string{"Lay"}},
-		{"nothing moves", environment.Deploying, environment.Spec{Turn: 1}, environment.Status{Laid: 1}, environment.Seen{Still: true, Counts: environment.Counts{Applying: 1}}, []string{"Rouse", "Say", "Come"}},
+		{"nothing moves", environment.Deploying, environment.Spec{Turn: 1}, environment.Status{Laid: 1}, environment.Seen{Still: 1, Counts: environment.Counts{Applying: 1}}, []string{"Rouse", "Say", "Come"}},
 		{"one failed, others go on", environment.Deploying, environment.Spec{Turn: 1}, environment.Status{Laid: 1}, environment.Seen{Counts: environment.Counts{Failed: 1, Pending: 1}}, []string{"Say", "Come"}},
 		{"one failed", environment.Deploying, environment.Spec{Turn: 1}, environment.Status{Laid: 1, Operation: "o"}, environment.Seen{Counts: environment.Counts{Failed: 1, Blocked: 2}}, []string{"Settle"}},
 		{"that is known", environment.Fail, environment.Spec{Turn: 1}, environment.Status{Laid: 1}, environment.Seen{Counts: environment.Counts{Failed: 1}}, nil},

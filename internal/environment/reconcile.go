@@ -89,28 +89,30 @@ func (s *Service) see(ctx context.Context, e Environment) (Seen, error) {
 	return seen, nil
 }
 
-// still reports whether the counts are those of an earlier look that is long enough
-// ago for somebody to have moved.
-func (s *Service) still(id string, now Counts) bool {
+// still counts the looks at which the counts were those of the one before, each
+// long enough after it for somebody to have moved.
+func (s *Service) still(id string, now Counts) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.Now()
 	was, known := s.looks[id]
-	if !known || was.counts != now {
-		s.looks[id] = look{now, at}
-		return false
+	switch {
+	case !known || was.counts != now:
+		was = look{counts: now, at: at}
+	case at.Sub(was.at) < glanceEvery:
+		return 0
+	default:
+		was.still, was.at = was.still+1, at
 	}
-	if at.Sub(was.at) < glanceEvery {
-		return false
-	}
-	s.looks[id] = look{now, at}
-	return true
+	s.looks[id] = was
+	return was.still
 }
 
 // look is what an environment saw of its resources when it last looked.
 type look struct {
 	counts Counts
 	at     time.Time
+	still  int
 }
 
 // turn is one run on one environment: it turns actions into one set.
