@@ -236,6 +236,9 @@ type Placement struct {
 	// Labels that a cluster must have, and taints that it may have.
 	Labels    map[string]string `json:"labels,omitempty"`
 	Tolerates []string          `json:"tolerates,omitempty"`
+	// Movable: an instance has no data of its own on its cluster, so that it can
+	// be made anew on another one and removed from the first.
+	Movable bool `json:"movable,omitempty"`
 	// Slack is how many units of a type a region keeps free, by type: below it
 	// the fleet makes another cluster, where a profile says how.
 	Slack map[string]int64 `json:"slack,omitempty"`
