@@ -63,9 +63,10 @@ func (c *CLI) drainCluster() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drain NAME",
 		Short: "Let a cluster take no new orders, and be empty in the end",
-		Long: `A drained cluster takes no new orders. No offering can move its instances to another
-cluster: while there are any it is refused, with their names. --force lets them end where
-they are; --wait stays until the last of them has.`,
+		Long: `A drained cluster takes no new orders. Instances whose offering says that they can move
+(placement.movable) are made anew on other clusters, a few at a time, and removed here once
+they are ready there and their hosts point there. While there are others it is refused,
+with their names. --force lets those end where they are; --wait stays until it is empty.`,
 		Example: `  drover cluster drain edge
   drover cluster drain edge --force --wait --timeout 24h
   drover cluster undrain edge`,
@@ -90,7 +91,7 @@ they are; --wait stays until the last of them has.`,
 			return c.finish(cmd, s, outcome{resource: r, object: o, verb: verb, goal: goal{word: "drained", judge: drained}, wait: w, since: o.Version})
 		},
 	}
-	cmd.Flags().BoolVar(&d.Force, "force", false, "also while instances run there: they end where they are")
+	cmd.Flags().BoolVar(&d.Force, "force", false, "also while instances run there that cannot move: they end where they are")
 	w.register(cmd, "empty")
 	setDefault(cmd, "timeout", clusterWait)
 	outputFlag(cmd, "text", "json", "yaml", "name")

@@ -12,10 +12,24 @@ import (
 // inTheWay is how many of the instances on a cluster are named.
 const inTheWay = 10
 
-// Drain lets a cluster take no new orders, and waits until it is empty: no
-// offering can move its instances, so they end where they are. It is refused
-// while something runs there, unless the caller insists. The operation ends
-// when the cluster is empty. Faults: Conflict, reason "not-empty".
+// Movers move what is hosted on clusters. Those who host and can implement it.
+type Movers interface {
+	// Stuck names some of what cannot be moved off a cluster, with the reason, for
+	// people, and counts all of it.
+	Stuck(ctx context.Context, clusterID string, limit int) (names []string, total int64, err error)
+	// Evacuate begins to move what can be, at most so many at a time, and goes on
+	// each time that it is called.
+	Evacuate(ctx context.Context, clusterID string, most int) error
+}
+
+// movesAtOnce is how many instances of one cluster are on their way at a time.
+const movesAtOnce = 5
+
+// Drain lets a cluster take no new orders, and waits until it is empty. What can
+// move is made anew elsewhere and removed here once that is ready, a few at a
+// time. It is refused while something runs there that cannot, unless the caller
+// insists: then that ends where it is. The operation ends when the cluster is
+// empty. Faults: Conflict, reason "not-empty".
 func (s *Service) Drain(ctx context.Context, id string, force bool) (ledger.Object, error) {
 	o, err := s.Get(ctx, id)
 	if err != nil {
@@ -26,18 +40,64 @@ func (s *Service) Drain(ctx context.Context, id string, force bool) (ledger.Obje
 		return o, err // it is on its way
 	}
 	if !force {
-		if what, err := s.occupied(ctx, id); err != nil || what != "" {
-			if err == nil {
-				err = fault.New(fault.Conflict, "cluster %s hosts %s, and no offering can move its instances to another cluster. "+
-					"Delete them or let them end, or drain it with force: it takes no new orders from then on, and is empty once the last of them has ended.", id, what).Because("not-empty")
-			}
+		what, err := s.stuck(ctx, c)
+		if err != nil {
 			return o, err
+		}
+		if what != "" {
+			return o, fault.New(fault.Conflict, "cluster %s hosts %s. "+
+				"Delete them or let them end, or drain it with force: it takes no new orders from then on, and is empty once the last of them has ended.", id, what).Because("not-empty")
 		}
 	}
 	return s.want(ctx, id, "drain", func(c *Cluster) error {
 		c.Spec.Unschedulable, c.Spec.Draining = true, true
 		return nil
 	}, "drain")
+}
+
+// stuck says what runs on a cluster and cannot be moved, for people; "" if
+// nothing does.
+func (s *Service) stuck(ctx context.Context, c Cluster) (string, error) {
+	movers, ok := s.Tenants.(Movers)
+	if !ok || c.Status.Installation == outside { // such an agent is not told what to remove
+		what, err := s.occupied(ctx, c.ID)
+		if what != "" {
+			what += ", which cannot be moved to another cluster"
+		}
+		return what, err
+	}
+	names, total, err := movers.Stuck(ctx, c.ID, inTheWay)
+	switch {
+	case err != nil || total == 0:
+		return "", err
+	case total > int64(len(names)):
+		return fmt.Sprintf("%d instances that cannot be moved to another cluster (%s; and %d more)", total, strings.Join(names, "; "), total-int64(len(names))), nil
+	case total == 1:
+		return "1 instance that cannot be moved to another cluster (" + names[0] + ")", nil
+	}
+	return fmt.Sprintf("%d instances that cannot be moved to another cluster (%s)", total, strings.Join(names, "; ")), nil
+}
+
+// evacuate goes on with moving what can be moved.
+func (r *run) evacuate(ctx context.Context) error {
+	r.next = &Come{drainRetry, fmt.Sprintf("%d units are still in use", r.facts.Used)}
+	if movers, ok := r.Tenants.(Movers); ok && r.c.Status.Installation != outside {
+		return movers.Evacuate(ledger.WithCause(ctx, ledger.ByChange(r.c.Ref, r.c.Version)), r.c.ID, movesAtOnce)
+	}
+	return nil
+}
+
+// Lost reports whether a cluster was given up, or is gone.
+func (s *Service) Lost(ctx context.Context, id string) (bool, error) {
+	o, err := s.Get(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	spec, _, err := Decode(o)
+	return spec.Abandoned != "", err
 }
 
 // Undrain lets a cluster take orders again.

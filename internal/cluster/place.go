@@ -282,3 +282,12 @@ func (s *Service) Facts(ctx context.Context, id string) (offering.ClusterFacts, 
 	}
 	return facts, err
 }
+
+// Outside reports whether an agent of the fleet managers' protocol speaks for
+// the cluster: it removes whatever it is not told of.
+func (c Candidate) Outside() bool {
+	return c.cluster != nil && c.cluster.Status.Installation == outside
+}
+
+// outside is the installation of all agents of that protocol.
+const outside = "outside"

@@ -88,6 +88,8 @@ type (
 	Withdraw struct{}
 	// Lose marks everything on it as lost.
 	Lose struct{}
+	// Evacuate goes on with moving what can be moved off it.
+	Evacuate struct{}
 	// Clean gives back what it has elsewhere, and is the last.
 	Clean struct{}
 	// Come is to look again later.
@@ -111,6 +113,7 @@ func (Strip) action()    {}
 func (Abandon) action()  {}
 func (Withdraw) action() {}
 func (Lose) action()     {}
+func (Evacuate) action() {}
 func (Clean) action()    {}
 func (Come) action()     {}
 
@@ -203,7 +206,7 @@ func planProgress(c Cluster, f Facts) []Action {
 	case f.Reach && ready < all:
 		return []Action{Come{stepRetry, says(ready, all, "they are being applied"+trouble)}}
 	case f.Verb == "drain":
-		return []Action{Come{drainRetry, fmt.Sprintf("%d units are still in use", f.Used)}}
+		return []Action{Evacuate{}}
 	case len(s.Steps) > 0:
 		return []Action{Come{recheck, "its steps are looked at again"}}
 	}

@@ -88,7 +88,7 @@ func TestPlan(t *testing.T) {
 		{"a cluster without steps has nothing to do", in(cluster.Ready), cluster.Facts{}, nil},
 		{"its making has succeeded when it is ready", in(cluster.Ready), cluster.Facts{Verb: "create"}, []cluster.Action{cluster.Finish{Phase: operation.Succeeded}}},
 		{"a drain ends when it is empty", in(cluster.Waiting), cluster.Facts{Verb: "drain"}, []cluster.Action{cluster.Finish{Phase: operation.Succeeded}}},
-		{"and not before", in(cluster.Ready), cluster.Facts{Verb: "drain", Used: 3}, []cluster.Action{cluster.Come{After: 30 * time.Second, Why: "3 units are still in use"}}},
+		{"and not before", in(cluster.Ready), cluster.Facts{Verb: "drain", Used: 3}, []cluster.Action{cluster.Evacuate{}}},
 		{"orders on their way are waited for", in(cluster.Deprovisioning, func(c *cluster.Cluster) { c.Status.Since = noon }), cluster.Facts{},
 			[]cluster.Action{cluster.Come{After: 5 * time.Second, Why: "looking whether instances were being placed"}}},
 		{"who has instances stays", in(cluster.Deprovisioning), cluster.Facts{Used: 1}, []cluster.Action{cluster.Keep{}, cluster.Finish{Phase: operation.Failed, Reason: "an instance was placed there meanwhile"}}},

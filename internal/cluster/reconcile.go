@@ -153,6 +153,8 @@ func (r *run) step(ctx context.Context, a Action) error {
 		return r.withdraw(ctx)
 	case Lose:
 		return r.lose(ctx)
+	case Evacuate:
+		return r.evacuate(ctx)
 	case Clean:
 		return r.clean(ctx)
 	}

@@ -71,7 +71,7 @@ func (o *own) routesCluster() {
 	huma.Register(o.api, huma.Operation{
 		OperationID: "drain-cluster", Method: http.MethodPost, Path: "/api/v1/clusters/{id}/drain", Tags: tags,
 		Summary: "Let a data plane take no new orders, and wait until it is empty; operators only", DefaultStatus: http.StatusAccepted, MaxBodyBytes: -1,
-		Description: "Instances cannot be moved: while there are any it is refused with their names, unless force says that they are to end where they are. The operation ends when the cluster is empty.",
+		Description: "Instances whose offering says placement.movable are made anew elsewhere and removed here once they are ready there, a few at a time. While there are others it is refused with their names, unless force says that they are to end where they are. The operation ends when the cluster is empty.",
 	}, o.drainCluster)
 	huma.Register(o.api, huma.Operation{
 		OperationID: "undrain-cluster", Method: http.MethodPost, Path: "/api/v1/clusters/{id}/undrain", Tags: tags,

@@ -21,6 +21,13 @@ type (
 	Unplace struct{}
 	// Vacate gives the units back of what was lost with its cluster.
 	Vacate struct{ Reason string }
+	// Furnish makes the document of the other copy, Swap lets that serve, Recall
+	// has it removed (Rejected: its cluster is not to be asked again), and Forget
+	// gives its room back.
+	Furnish struct{}
+	Swap    struct{}
+	Recall  struct{ Rejected bool }
+	Forget  struct{}
 	// Render makes the data plane's document for the present generation.
 	Render struct{}
 	// Call calls the hooks of the present phase.
@@ -77,6 +84,10 @@ func (Move) action()     {}
 func (Place) action()    {}
 func (Unplace) action()  {}
 func (Vacate) action()   {}
+func (Furnish) action()  {}
+func (Swap) action()     {}
+func (Recall) action()   {}
+func (Forget) action()   {}
 func (Render) action()   {}
 func (Call) action()     {}
 func (Finish) action()   {}

@@ -119,6 +119,7 @@ type Spec struct {
 	Cluster    string            `json:"cluster,omitempty"` // the tenant's own, where it is to be
 	Account    string            `json:"account,omitempty"` // of whoever ordered it
 	Owner      string            `json:"owner,omitempty"`   // if it was handed on: intent, which the data plane must hear of
+	Moves      int64             `json:"moves,omitempty"`   // counts what was wanted of its copies: each is a wish of its own
 	Suspended  bool              `json:"suspended,omitempty"`
 	Deleted    bool              `json:"deleted,omitempty"`
 }
@@ -155,6 +156,7 @@ type Status struct {
 	Sought    time.Time         `json:"sought,omitzero"`    // since when it is sent from one to another, or back
 	Namespace string            `json:"namespace,omitempty"`
 	Placement string            `json:"placement,omitempty"` // new for every placing
+	Other     *Copy             `json:"other,omitempty"`     // on another cluster, while it moves
 	Lost      string            `json:"lost,omitempty"`      // why its cluster was given up for good; empty: it was not
 	Versions  map[string]string `json:"versions,omitempty"`  // chosen for components that the spec leaves open
 

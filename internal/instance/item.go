@@ -75,6 +75,42 @@ func DesiredItem(o ledger.Object) (item Item, ok bool) {
 	return item, true
 }
 
+// DesiredItems tells what data planes must have of an object: of one that moves
+// two of them have a copy.
+func DesiredItems(o ledger.Object) (out []Item) {
+	if item, ok := DesiredItem(o); ok {
+		out = append(out, item)
+	}
+	if o.Kind != Kind.Name || !o.Deleted.IsZero() || !bytes.Contains(o.Status, otherMark) {
+		return out
+	}
+	var t struct {
+		Other *Copy `json:"other"`
+	}
+	if json.Unmarshal(o.Status, &t) != nil || t.Other == nil || len(t.Other.Desired) == 0 {
+		return out
+	}
+	c := t.Other
+	item := Item{ID: o.ID, Cluster: c.Cluster, Generation: c.Generation, Token: c.Token, Delete: c.Role == Leaving, Digest: c.Digest, Body: c.Desired}
+	if c.Observed != nil && c.Observed.Placement == c.Placement {
+		item.Seen = c.Observed.Leaf
+	}
+	return append(out, item)
+}
+
+// ItemOn is what one data plane must have of an object.
+func ItemOn(o ledger.Object, clusterID string) (Item, bool) {
+	for _, item := range DesiredItems(o) {
+		if item.Cluster == clusterID {
+			return item, true
+		}
+	}
+	return Item{}, false
+}
+
+// otherMark is in the status of whatever moves.
+var otherMark = []byte(`"other":`)
+
 // lostMark is in the status of whatever was lost: nearly nothing was, and what
 // is gone need not be decoded to tell.
 var lostMark = []byte(`"lost":`)

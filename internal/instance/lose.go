@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -83,8 +84,14 @@ func (in *Instance) lostReason() string {
 
 // planLost is what is left to do for an instance whose data plane is lost, as
 // long as nobody deletes it.
-func planLost(in Instance, facts Facts, end []Action) []Action {
-	reason := in.lostReason()
+func planLost(in Instance, facts Facts, now time.Time) []Action {
+	end, reason := alarm(in, facts, nil, now), in.lostReason()
+	if copies := planCopy(in, facts, now); in.Phase == Failed && len(copies) > 0 {
+		if _, waits := copies[0].(Come); !waits {
+			return copies
+		}
+		end = copies
+	}
 	switch {
 	case in.Phase == Failed && in.Status.Reason == reason && len(in.Status.Room) == 0 && in.Status.Units == 0:
 		if in.Status.Promotion == Promoting {

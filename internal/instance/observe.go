@@ -38,6 +38,9 @@ func (r *Reconciler) observe(ctx context.Context, in Instance, off *offering.Off
 		Names:    r.DNS != nil, Certificate: r.Certificates != nil && len(in.Status.Routes) > 0,
 	}
 	f.Looked, f.NextLook = r.memory.looked(in.ID, every(in.ID, or(f.Timing.Observe, observeEvery)), now)
+	if f.OtherLost, err = r.otherLost(ctx, in); err != nil {
+		return Facts{}, err
+	}
 	if goes, err := r.goes(ctx, in, off, &f, now); goes || err != nil {
 		return f, err // nobody needs to be asked how to go
 	}

@@ -46,14 +46,15 @@ type Facts struct {
 	Open   map[string]string
 	Offers map[string]map[string]string
 
-	Grace    time.Duration // of the billing model in force
-	Lifespan bool          // of the size: nobody's entitlement moves its end
-	Entitled Answer
-	Ends     time.Time // of the grant that it is entitled by; zero: never
-	Denied   bool      // its owner may do nothing any more
-	Removal  Removal   // where a rule would take it
-	Target   Answer    // is the billing model to be had that it is promoted to?
-	Refusal  string    // why not
+	Grace     time.Duration // of the billing model in force
+	Lifespan  bool          // of the size: nobody's entitlement moves its end
+	Entitled  Answer
+	Ends      time.Time // of the grant that it is entitled by; zero: never
+	OtherLost bool      // the cluster of its other copy was given up, or is gone
+	Denied    bool      // its owner may do nothing any more
+	Removal   Removal   // where a rule would take it
+	Target    Answer    // is the billing model to be had that it is promoted to?
+	Refusal   string    // why not
 
 	Identity    bool // it is to have an account at an identity provider
 	Names       bool // there are name servers for its hosts
@@ -103,7 +104,7 @@ func Plan(in Instance, facts Facts, now time.Time) []Action {
 		return []Action{Expire{Why: end.why}}
 	}
 	if in.Status.Lost != "" && !gone(in.Phase) && in.Status.Cluster != "" {
-		return planLost(in, facts, alarm(in, facts, nil, now))
+		return planLost(in, facts, now)
 	}
 	if facts.Hooks && !in.hooked(in.Phase) {
 		return []Action{Call{Within: hookWithin(in.Phase, facts)}}
@@ -124,14 +125,24 @@ func Plan(in Instance, facts Facts, now time.Time) []Action {
 		if len(actions) == 0 && in.placed() {
 			actions = publish(in, facts)
 		}
+		if len(actions) == 0 {
+			actions = planCopy(in, facts, now)
+		}
 		return alarm(in, facts, actions, now)
 	case Deprovision:
+		left := planCopy(in, facts, now)
+		if _, waits := first(left).(Come); len(left) > 0 && !waits {
+			return left
+		}
 		state, _, _ := in.seen()
 		if in.placed() && state != stateDeleted && in.Status.Lost == "" {
 			if in.Status.Rendered != in.Generation {
 				return []Action{Render{}} // the document says that it is to go
 			}
 			return nil
+		}
+		if len(left) > 0 {
+			return left // its other copy is not gone yet
 		}
 		return []Action{Move{To: Deleting}}
 	case Deleting:
@@ -142,6 +153,13 @@ func Plan(in Instance, facts Facts, now time.Time) []Action {
 		return end
 	}
 	return nil
+}
+
+func first(actions []Action) Action {
+	if len(actions) == 0 {
+		return nil
+	}
+	return actions[0]
 }
 
 // outside reports whether somebody else may hold something of the instance.

@@ -137,6 +137,13 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 		if err != nil {
 			return none, err
 		}
+		if c := in.Status.Other; c != nil && c.Cluster == clusterID && o.Deleted.IsZero() {
+			out, err := s.observeOther(ctx, in, item)
+			if fault.Reason(err) == "version" && attempt < maxConflicts {
+				continue
+			}
+			return out, err
+		}
 		if in.Status.Cluster != clusterID {
 			return none, fault.New(fault.Invalid, "not of this cluster").Because(stranger)
 		}

@@ -84,7 +84,7 @@ func (r *run) act(ctx context.Context, actions []Action) (reconcile.Result, erro
 // ends with it, which saves a commit of its own for the end.
 func (r *run) next(set ledger.Set) reconcile.Result {
 	now, was := &r.in.Spec, &r.read.Spec
-	changed := now.Deleted != was.Deleted || now.Suspended != was.Suspended || now.Billing != was.Billing
+	changed := now.Deleted != was.Deleted || now.Suspended != was.Suspended || now.Billing != was.Billing || now.Moves != was.Moves
 	if changed && r.in.Generation == r.read.Generation {
 		return reconcile.Again(set) // intent changed: the ledger moves the generation
 	}
@@ -127,6 +127,14 @@ func (r *run) step(ctx context.Context, a Action) error {
 		r.op = "unplace"
 	case Vacate:
 		r.vacate(a)
+	case Furnish:
+		return r.furnish(ctx)
+	case Swap:
+		r.takeOver()
+	case Recall:
+		r.recall(a)
+	case Forget:
+		r.forget()
 	case Render:
 		return r.render(ctx)
 	case Call:
