@@ -90,8 +90,10 @@ func (x *exchange) look() outlook {
 		out.buckets, out.parts = append(out.buckets, v1.Bucket{Index: b}), append(out.parts, parts)
 	}
 	for _, id := range x.req.Bodies {
-		if it := h.items[id]; it != nil && it.at == p {
-			out.asked = append(out.asked, it.part())
+		for _, it := range h.items[id] {
+			if it.at == p {
+				out.asked = append(out.asked, it.part())
+			}
 		}
 		if it := p.step(id); it != nil {
 			out.asked = append(out.asked, it.part())
@@ -187,8 +189,8 @@ func (x *exchange) bodies(ctx context.Context, need []*part) error {
 
 // body puts an instance's body into the parts that are about it, and returns its size.
 func (x *exchange) body(ctx context.Context, o ledger.Object, parts []*part) int {
-	src, ok := instance.DesiredItem(o)
-	if !ok || src.Cluster != x.id {
+	src, ok := instance.ItemOn(o, x.id)
+	if !ok {
 		return 0
 	}
 	body, filled := src.Body, false

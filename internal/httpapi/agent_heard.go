@@ -139,7 +139,7 @@ func (h *hub) settle(p *plane, tree *v1.Tree, said *heard, now time.Time) (ask [
 	for i := range said.written {
 		w := &said.written[i]
 		n := news{object: &w.Object, seq: w.Seq}
-		if n.item, n.ok = instance.DesiredItem(w.Object); n.ok { // what leaves does so by the feed
+		if n.items = instance.DesiredItems(w.Object); len(n.items) >= len(h.items[w.Object.ID]) { // what leaves does so by the feed
 			h.put(&n)
 		}
 	}

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,8 +33,8 @@ type hub struct {
 	pos    int64       // the sequence up to which changes are in
 	need   int64       // the one from which on the index is whole; -1 while it is loaded
 	moved  chan struct{}
-	planes map[string]*plane   // by cluster
-	items  map[string]*hubItem // instances by id
+	planes map[string]*plane     // by cluster
+	items  map[string][]*hubItem // instances by id, each once per cluster that has a copy
 }
 
 // hubStore is what the hub needs of the ledger.
@@ -45,7 +46,7 @@ type hubStore interface {
 func newHub(c Config) *hub {
 	return &hub{
 		store: c.Ledger, feed: c.Feed, steps: c.Clusters.StepHeads, log: c.Log, need: -1, whole: make(chan struct{}),
-		planes: map[string]*plane{}, items: map[string]*hubItem{},
+		planes: map[string]*plane{}, items: map[string][]*hubItem{},
 	}
 }
 
@@ -189,8 +190,7 @@ func (h *hub) tombstones(ctx context.Context) error {
 type news struct {
 	object  *ledger.Object
 	seq     int64
-	item    instance.Item
-	ok      bool            // there is an item
+	items   []instance.Item
 	status  *cluster.Status // nil: it cannot be read
 	lost    string          // why the cluster was given up
 	steps   []cluster.StepItem
@@ -203,8 +203,10 @@ func (h *hub) apply(ctx context.Context, changes []ledger.Change) {
 		n := news{object: &changes[i].Object, seq: changes[i].Seq}
 		switch n.object.Kind {
 		case instance.Kind.Name:
-			n.item, n.ok = instance.DesiredItem(*n.object)
-			n.item.Body = nil
+			n.items = instance.DesiredItems(*n.object)
+			for i := range n.items {
+				n.items[i].Body = nil
+			}
 		case cluster.Kind.Name:
 			n.read(ctx, h)
 		default:
@@ -251,26 +253,37 @@ func (n *news) read(ctx context.Context, h *hub) {
 
 // put takes an instance unless a newer one is in already.
 func (h *hub) put(n *news) {
-	was := h.items[n.object.ID]
-	if was != nil && was.version >= n.object.Version {
+	had := h.items[n.object.ID]
+	if len(had) > 0 && had[0].version >= n.object.Version {
 		return
 	}
-	if was != nil && (!n.ok || was.at.id != n.item.Cluster) {
-		delete(h.items, was.id)
-		was.leave()
-		was = nil
+	var have []*hubItem
+	for _, was := range had {
+		if slices.ContainsFunc(n.items, func(it instance.Item) bool { return it.Cluster == was.at.id }) {
+			have = append(have, was)
+		} else {
+			was.leave()
+		}
 	}
-	if !n.ok {
+	for _, it := range n.items {
+		at := slices.IndexFunc(have, func(was *hubItem) bool { return was.at.id == it.Cluster })
+		if at < 0 {
+			at = len(have)
+			item := &hubItem{id: strings.Clone(it.ID), bucket: uint8(v1.BucketOf(it.ID))}
+			item.join(h.plane(it.Cluster))
+			have = append(have, item)
+		}
+		have[at].become(v1.Item{Generation: it.Generation, Token: it.Token, Digest: it.Digest, Delete: it.Delete}, n.seq)
+		have[at].observe(it.Seen)
+	}
+	for _, item := range have {
+		item.version = n.object.Version
+	}
+	if len(have) == 0 {
+		delete(h.items, n.object.ID)
 		return
 	}
-	if was == nil {
-		was = &hubItem{id: strings.Clone(n.item.ID), bucket: uint8(v1.BucketOf(n.item.ID))}
-		h.items[was.id] = was
-		was.join(h.plane(n.item.Cluster))
-	}
-	was.version = n.object.Version
-	was.become(v1.Item{Generation: n.item.Generation, Token: n.item.Token, Digest: n.item.Digest, Delete: n.item.Delete}, n.seq)
-	was.observe(n.item.Seen)
+	h.items[have[0].id] = have
 }
 
 // replace takes a cluster with its steps.

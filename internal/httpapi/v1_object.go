@@ -176,7 +176,7 @@ func wire(o *ledger.Object, names map[string]string, who access.Principal) v1.Ob
 // plumbing is what stands between control plane and data plane; tenants need
 // not see it, and it may hold what is not theirs.
 var plumbing = map[string][]string{
-	instance.Kind.Name: {"desired", "token", "hooked", "refused", "rejected"}, // "rendered" stays: who waits for a change looks at it
+	instance.Kind.Name: {"desired", "token", "hooked", "refused", "rejected", "other"}, // "rendered" stays: who waits for a change looks at it
 	offering.Kind.Name: {"desired", "hooks"},
 	// Where the operator's files are.
 	policy.KindTerms.Name: {"source", "digest", "said"},
