@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/executor/consul"
 	"github.com/droverhq/drover/internal/executor/executortest"
@@ -136,6 +138,39 @@ func TestInputs(t *testing.T) {
 		r.Inputs = tc.in
 		if _, err := consul.New(impatient()).Plan(t.Context(), r); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: got %v", tc.reason, err)
+		}
+	}
+}
+
+// One who comes between reading and writing is not overwritten.
+func TestSomebodyIsFaster(t *testing.T) {
+	for _, in := range []map[string]any{
+		{"key": "shop/size", "value": "small"},
+		{"service": "web", "id": "web-1", "node": "n1", "address": "10.0.0.1", "port": int64(80)},
+	} {
+		f := newFake()
+		url := executortest.NewFront(t, f).URL
+		c := hands(t, url, "")
+		r := resource(url)
+		r.Inputs = in
+		r.Save = func(context.Context, []byte) error {
+			_, err := c.KV().Put(&api.KVPair{Key: "shop/size", Value: []byte("theirs")}, nil)
+			must(t, err)
+			_, err = c.Catalog().Register(&api.CatalogRegistration{Node: "n1", Address: "10.9.9.9", Service: &api.AgentService{ID: "web-1", Service: "theirs"}}, nil)
+			must(t, err)
+			return nil
+		}
+		e := consul.New(impatient())
+		for range 2 {
+			if _, err := e.Apply(t.Context(), r); fault.Reason(err) != "not-ours" {
+				t.Errorf("%v: got %v", in, err)
+			}
+		}
+		if _, err := e.Destroy(t.Context(), r); err != nil {
+			t.Error(err)
+		}
+		if string(f.kv["shop/size"].Value) != "theirs" || f.services[[2]string{"n1", "web-1"}].Service != "theirs" {
+			t.Errorf("%v: theirs was overwritten", in)
 		}
 	}
 }
