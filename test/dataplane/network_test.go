@@ -108,6 +108,7 @@ func (l *line) agreed() (heartbeats, beside int, ok bool) {
 // does what is new; and once the network is well again both sides agree within
 // two heartbeats.
 func TestBadNetwork(t *testing.T) {
+	t.Parallel() // with what waits as much
 	p, ns := edge(t)
 	net := toxiproxy.Start(t).Proxy(t, p.server.Addr)
 	p.agent.Kill()

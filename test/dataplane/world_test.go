@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 			os.Unsetenv(name)
 		}
 	}
+	if mortal := os.Getenv(mortalVar); mortal != "" {
+		serveUntilKilled(mortal)
+	}
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,283 @@
+//go:build e2e
+
+package dataplane_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/app"
+	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/sqlledger"
+	"github.com/droverhq/drover/test/drover"
+)
+
+// With mortalVar set this binary is a control plane that dies at a chosen commit:
+// its data directory, where it listens, the number of the commit (0: never), and
+// a file whose presence starts the counting, separated by |.
+const mortalVar = "DROVER_TEST_MORTAL"
+
+func serveUntilKilled(setting string) {
+	part := strings.Split(setting, "|")
+	at, err := strconv.ParseInt(part[2], 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	c := app.Config{Observer: &killer{at: at, armed: part[3]}}
+	c.DataDir, c.Listen, c.OfferingsDir = part[0], part[1], "testdata"
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := app.Serve(ctx, c); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// killer ends the process once a commit is durable, before anybody hears of it.
+type killer struct {
+	at    int64
+	armed string
+	n     atomic.Int64
+}
+
+func (k *killer) Committed(_, changes int, _ time.Duration, err error) {
+	if k.at == 0 || err != nil || changes == 0 {
+		return
+	}
+	if _, err := os.Stat(k.armed); err != nil {
+		return
+	}
+	if k.n.Add(1) == k.at {
+		self, _ := os.FindProcess(os.Getpid())
+		_ = self.Kill()
+		select {} // until the signal has arrived
+	}
+}
+
+func (k *killer) Warned(string) {}
+
+// mortal is such a control plane.
+type mortal struct {
+	*world
+	dir, listen string
+	cmd         *exec.Cmd
+	done        chan struct{}
+}
+
+func newMortal(t *testing.T) *mortal {
+	m := &mortal{world: &world{t: t}, dir: t.TempDir(), listen: drover.FreeAddress(t)}
+	t.Cleanup(m.kill)
+	return m
+}
+
+func (m *mortal) armed() string { return filepath.Join(m.dir, "armed") }
+
+func (m *mortal) kill() {
+	if m.cmd != nil {
+		_ = m.cmd.Process.Kill()
+		<-m.done
+	}
+}
+
+func (m *mortal) died() bool {
+	select {
+	case <-m.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// start runs it, to die at a commit after it is armed.
+func (m *mortal) start(at int) {
+	m.t.Helper()
+	os.Remove(m.armed())
+	log, err := os.OpenFile(filepath.Join(m.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer log.Close()
+	m.cmd = exec.Command(os.Args[0])
+	m.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%s|%d|%s", mortalVar, m.dir, m.listen, at, m.armed()))
+	m.cmd.Stdout, m.cmd.Stderr = log, log
+	if err := m.cmd.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	m.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) { _ = cmd.Wait(); close(done) }(m.cmd, m.done)
+	m.until("the server to be ready", func() bool {
+		resp, err := http.Get("http://" + m.listen + "/readyz")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err == nil && resp.StatusCode == http.StatusOK
+	})
+	token, err := os.ReadFile(filepath.Join(m.dir, "admin.token"))
+	if err == nil {
+		m.c, err = client.New(client.Config{Server: "http://" + m.listen, Token: strings.TrimSpace(string(token)), Timeout: 10 * time.Second})
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// left is the phase in which the ledger has a cluster, while nobody serves.
+func (m *mortal) left(name string) string {
+	m.t.Helper()
+	key, err := ledger.LoadKey(filepath.Join(m.dir, "master.key"))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	l, err := sqlledger.Open(m.t.Context(), sqlledger.Config{URL: filepath.Join(m.dir, "drover.db"), Kinds: app.Kinds(), Key: key})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer l.Close()
+	o, err := l.Get(m.t.Context(), ledger.Ref{Kind: cluster.Kind.Name, ID: name})
+	if err != nil || !o.Deleted.IsZero() {
+		return "gone"
+	}
+	return o.Phase
+}
+
+// through asks for something of a server that is to die at a commit on the way
+// there. Where it dies, the agent dies with it in every other case; both start
+// again, and what was asked for comes true. It returns the phase of the death.
+func (m *mortal) through(at int, name string, agent *drover.Agent, ask func() error, phase string) (died string) {
+	t := m.t
+	t.Helper()
+	if err := os.WriteFile(m.armed(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked := ask() == nil
+	m.until("the end or the death", func() bool {
+		got, _ := m.get("clusters", name)
+		return m.died() || asked && got == phase
+	})
+	if !m.died() { // nor may it any more
+		m.kill()
+		m.start(0)
+		return ""
+	}
+	died = m.left(name)
+	both := at%2 == 0 || died == "waiting_for_fleetshard_operator" || died == "cleanup"
+	if both {
+		agent.Kill()
+	}
+	m.start(0)
+	if both {
+		agent.Start(t)
+	}
+	if !asked {
+		if err := ask(); err != nil && client.Status(err) != http.StatusConflict && client.Status(err) != http.StatusNotFound {
+			t.Fatalf("killed at commit %d in %s: asked again: %v", at, died, err)
+		}
+	}
+	m.until(fmt.Sprintf("%s to be %s after the death at commit %d in %s", name, phase, at, died), func() bool {
+		got, _ := m.get("clusters", name)
+		return got == phase
+	})
+	return died
+}
+
+// The server is killed at every commit of a cluster's life, and its agent with
+// it every other time, and always while one waits for the other: from the order
+// to ready, and to the last trace. What was asked for once comes true once.
+func TestKilledInEveryPhaseOfACluster(t *testing.T) {
+	t.Parallel()
+	m := newMortal(t)
+	killed, last := map[string]int{}, map[string]int{} // deaths by phase, and the commit of the last one
+	m.start(0)
+	m.until("the offerings to be read", func() bool {
+		for _, all := range []string{"shops", "stalls", "booths"} {
+			if _, err := m.c.List(t.Context(), all, client.ListOptions{}); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	m.kill()
+	rounds := 0
+	// life is that of one cluster, and tells whether its making and its end came to the death.
+	life := func(making, ending int) (made, ended bool) {
+		rounds++
+		name := fmt.Sprint("edge-", rounds)
+		m.start(making)
+		token, err := m.c.Token(t.Context(), v1.TokenRequest{Cluster: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent := drover.Join(t, "http://"+m.listen, name, token.Token, "--runtime", "simulated")
+		note := func(died string, at int) bool {
+			if died == "" {
+				return false
+			}
+			killed[died]++
+			last[died] = max(last[died], at)
+			return true
+		}
+		made = note(m.through(making, name, agent, func() error {
+			_, err := m.c.Create(context.Background(), "clusters", v1.CreateCluster{Name: name, Provider: "metal", Region: "north"})
+			return err
+		}, "ready"), making)
+		_, status := m.get("clusters", name)
+		var told struct{ Steps []struct{ State string } }
+		if err := json.Unmarshal([]byte(status), &told); err != nil || len(told.Steps) != 3 || strings.Count(status, `"state":"ready"`) != 3 {
+			t.Errorf("killed at commit %d of its making: %s, %v", making, status, err)
+		}
+		m.kill()
+		m.start(ending)
+		ended = note(m.through(ending, name, agent, func() error {
+			_, err := m.c.Delete(context.Background(), "clusters", name)
+			return err
+		}, "gone"), ending)
+		agent.Kill()
+		m.kill()
+		return made, ended
+	}
+	for at, making, ending := 1, true, true; making || ending; at++ {
+		if at > 60 {
+			t.Fatal("the life of a cluster does not take sixty commits")
+		}
+		making, ending = life(at, at)
+	}
+	// Commits of others come in between, so that a short phase may have been missed.
+	for i := 0; i < 12 && (killed["waiting_for_fleetshard_operator"] == 0 || killed["cleanup"] == 0); i++ {
+		life(last["cluster_provisioned"]+i%3, last["deprovisioning"]+i%3)
+	}
+	t.Logf("killed in %v", killed)
+	for _, phase := range []string{"cluster_provisioned", "waiting_for_fleetshard_operator", "deprovisioning", "cleanup"} {
+		if killed[phase] == 0 {
+			t.Errorf("nobody was killed in %s", phase)
+		}
+	}
+	m.start(0)
+	list, err := m.c.List(t.Context(), "clusters", client.ListOptions{})
+	if err != nil || len(list.Items) > 0 {
+		t.Errorf("clusters are left: %v, %v", list.Items, err)
+	}
+	work, err := m.c.List(t.Context(), "operations", client.ListOptions{})
+	if err != nil || len(work.Items) == 0 {
+		t.Errorf("operations: %v, %v", work.Items, err)
+	}
+	for _, o := range work.Items {
+		if o.Phase != "succeeded" {
+			t.Errorf("operation %s is %s: %s", o.ID, o.Phase, o.Status)
+		}
+	}
+}
