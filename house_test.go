@@ -31,7 +31,7 @@ type layer struct {
 // decide on its floor first.
 var house = map[string]layer{
 	"ground": {
-		rooms:  []string{"internal/fault", "internal/ledger", "internal/reconcile", "internal/graph", "internal/expr", "internal/schema", "internal/resilience", "internal/manifest", "internal/document"},
+		rooms:  []string{"internal/fault", "internal/ledger", "internal/reconcile", "internal/graph", "internal/expr", "internal/schema", "internal/resilience", "internal/manifest", "internal/document", "internal/tofu"},
 		floors: []string{"ground"},
 		reason: "the ground carries every room, so it can know none of them",
 	},
@@ -77,6 +77,7 @@ var wrapped = map[string][]string{
 	"internal/resilience":  {"github.com/failsafe-go/failsafe-go"},
 	"internal/manifest":    {"github.com/fluxcd/pkg/ssa", "github.com/fluxcd/cli-utils", "k8s.io", "sigs.k8s.io"},
 	"internal/document":    {"github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify"},
+	"internal/tofu":        {"github.com/hashicorp/terraform-exec", "github.com/hashicorp/terraform-json"},
 	"internal/breaker":     nil,
 	"internal/access":      {"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "golang.org/x/crypto", "golang.org/x/time"},
 	"internal/operation":   nil,

@@ -45,6 +45,14 @@ func (c *Client) RetryEnvironment(ctx context.Context, environment string) (v1.O
 	return c.environment(ctx, environment, "retry", nil)
 }
 
+// UnlockEnvironment takes the lock on the state of a resource away from a run whose
+// machine is gone.
+func (c *Client) UnlockEnvironment(ctx context.Context, environment, address string) (v1.Object, error) {
+	var out v1.Object
+	err := c.do(ctx, call{method: http.MethodPost, path: []string{"environments", environment, "unlock"}, query: url.Values{"address": {address}}}, &out)
+	return out, err
+}
+
 // ObserveEnvironment has everything looked at now.
 func (c *Client) ObserveEnvironment(ctx context.Context, environment string) (v1.Object, error) {
 	return c.environment(ctx, environment, "observe", nil)

@@ -71,6 +71,7 @@ var executors = map[string]func(*Server, *instance.Service) (executor.Executor, 
 	"kubernetes": func(*Server, *instance.Service) (executor.Executor, error) {
 		return kubernetes.New(kubernetes.Config{}), nil
 	},
+	"terraform": func(s *Server, _ *instance.Service) (executor.Executor, error) { return s.tofu() },
 	"vault": func(s *Server, _ *instance.Service) (executor.Executor, error) {
 		return vault.New(vault.Config{Resilience: resilience.Config{Observer: s.calls}}), nil
 	},

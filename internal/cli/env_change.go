@@ -88,6 +88,42 @@ func (c *CLI) retryEnv() *cobra.Command {
 	return cmd
 }
 
+func (c *CLI) unlockEnv() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "unlock NAME/ADDRESS",
+		Short: "Take the lock on a resource's state away from a run whose machine is gone",
+		Long: `A run of OpenTofu that was killed on this machine gives its lock back by itself. Where the whole
+machine is gone nobody can tell: be sure that it is. Whatever that run still does is not written down any more.`,
+		Example:           "  drover env unlock demo/network",
+		Args:              arguments(1, 1),
+		ValidArgsFunction: c.completeNames("environments", 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, address := placeOf(args[0])
+			if address == "" {
+				return usagef("say which resource of environment %s: NAME/ADDRESS", name)
+			}
+			s, r, o, err := c.oneEnv(cmd, name)
+			if err != nil {
+				return err
+			}
+			if !yes {
+				if err := c.ask("Is the machine gone that works on "+args[0]+"?", "nothing was unlocked", "unlocking "+args[0]+" wants --yes"); err != nil {
+					return err
+				}
+			}
+			after, err := s.UnlockEnvironment(cmd.Context(), o.ID, address)
+			if err != nil {
+				return err
+			}
+			return c.finish(cmd, s, changed(r, o, after, address+" is unlocked"))
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	outputFlag(cmd, "text", "json", "yaml", "name")
+	return cmd
+}
+
 // editEnv changes what is said of an environment.
 func (c *CLI) editEnv(cmd *cobra.Command, arg string, u v1.UpdateEnvironment, verb func(v1.Object) string) error {
 	s, r, before, err := c.oneEnv(cmd, arg)

@@ -104,7 +104,7 @@ var KindDrift = ledger.Kind{
 }
 
 // Kinds declares all of them.
-func Kinds() []ledger.Kind { return []ledger.Kind{Kind, KindResource, KindPlan, KindDrift} }
+func Kinds() []ledger.Kind { return []ledger.Kind{Kind, KindResource, KindPlan, KindDrift, KindState} }
 
 // Spec is what was asked for: the one place of intent.
 type Spec struct {

@@ -31,6 +31,9 @@ func (s *server) bodyLimit(path string) int64 {
 	if strings.HasPrefix(path, "/api/v1/clusters/") && strings.HasSuffix(path, "/sync") || strings.Contains(path, "/agent-clusters/") {
 		return max(s.MaxBody, maxReport)
 	}
+	if strings.HasPrefix(path, statePrefix) {
+		return max(s.MaxBody, maxState)
+	}
 	return s.MaxBody
 }
 

@@ -178,7 +178,7 @@ func (s *server) shutOut(r *http.Request) error {
 		return nil
 	}
 	switch first, _, _ := strings.Cut(rest, "/"); first {
-	case "whoami", "errors", "kinds", "terms":
+	case "whoami", "errors", "kinds", "terms", "state":
 		return nil
 	}
 	return s.Policy.Admit(access.From(r.Context()))
@@ -208,6 +208,9 @@ func (s *server) authenticate(r *http.Request, t *trace) (access.Principal, erro
 	token, cookie := bearer(r)
 	if token == "" {
 		if who, joining, err := s.joining(r); joining {
+			return who, err
+		}
+		if who, run, err := s.remembering(r); run {
 			return who, err
 		}
 		return access.Principal{}, fault.New(fault.Denied, "a bearer token is needed").Because("token")

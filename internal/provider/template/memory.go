@@ -7,12 +7,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/tofu"
 )
 
 // memory is what the caller keeps of a cluster: OpenTofu's state, which lies on
@@ -129,28 +129,9 @@ func (r *run) keep(ctx context.Context) error {
 }
 
 // environment of OpenTofu: the server's own, with the encryption of everything
-// that it writes. The key is random, so stretching it protects nothing: the
-// fewest iterations that OpenTofu accepts.
+// that it writes.
 func (r *run) environment() map[string]string {
-	env := map[string]string{}
-	for _, pair := range os.Environ() {
-		if name, value, ok := bytes.Cut([]byte(pair), []byte("=")); ok && !managed(string(name)) {
-			env[string(name)] = string(value)
-		}
-	}
-	env["TF_ENCRYPTION"] = fmt.Sprintf(`key_provider "pbkdf2" "drover" {
-  passphrase = %q
-  iterations = 200000
-}
-method "aes_gcm" "drover" { keys = key_provider.pbkdf2.drover }
-state {
-  method = method.aes_gcm.drover
-  enforced = true
-}
-plan {
-  method = method.aes_gcm.drover
-  enforced = true
-}`, r.memory.Key)
-	env["CHECKPOINT_DISABLE"] = "1"
+	env := tofu.Environment()
+	env["TF_ENCRYPTION"] = tofu.Encryption(r.memory.Key, "state", "plan")
 	return env
 }

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/hashicorp/terraform-exec/tfexec"
-
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/provider"
 )
@@ -100,21 +98,6 @@ func replace(module, source string) error {
 		}
 		return os.WriteFile(to, data, 0o600)
 	})
-}
-
-// managed are variables of the environment that this package sets itself, that
-// would change where OpenTofu looks, or that are the server's own secrets: what
-// clouds need is for the template and its plugins, the key of the ledger is not.
-// terraform-exec refuses some of them.
-func managed(name string) bool {
-	switch name {
-	case "TF_PLUGIN_CACHE_DIR":
-		return false
-	case "TF_CLI_CONFIG_FILE": // one that is missing is complained about where answers are expected
-		_, err := os.Stat(os.Getenv(name))
-		return err != nil
-	}
-	return strings.HasPrefix(name, "TF_") || strings.HasPrefix(name, "DROVER_") || name == "CHECKPOINT_DISABLE" || tfexec.ProhibitedEnv(map[string]string{name: ""}) != nil
 }
 
 // outputs reads what the template tells of the cluster.

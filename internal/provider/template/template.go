@@ -12,9 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -23,6 +21,7 @@ import (
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/provider"
+	"github.com/droverhq/drover/internal/tofu"
 )
 
 // Provider runs OpenTofu.
@@ -123,24 +122,16 @@ func (p *Provider) begin(ctx context.Context, c provider.Cluster) (*run, error) 
 	if err := r.remember(ctx); err != nil {
 		return nil, err
 	}
-	if r.tofu, err = tfexec.NewTerraform(module, binary); err != nil {
-		return nil, fault.New(fault.Internal, "cannot run OpenTofu: %w", err)
-	}
-	r.tofu.SetStdout(io.Discard)
-	r.tofu.SetStderr(io.Discard)
-	return r, r.tofu.SetEnv(r.environment())
+	r.tofu, err = tofu.Open(module, binary, r.environment())
+	return r, err
 }
 
 func (p *Provider) find() (string, error) {
-	name := p.binary
-	if name == "" {
-		name = "tofu"
-	}
-	binary, err := exec.LookPath(name)
+	binary, err := tofu.Find(p.binary, "--provider-options template.binary=...")
 	if err != nil {
-		return "", fault.New(fault.Unavailable, "cannot make clusters from templates: OpenTofu is not installed (no %s on the PATH of the server; name it with --provider-options template.binary=...)", name)
+		return "", fmt.Errorf("cannot make clusters from templates: %w", err)
 	}
-	return filepath.Abs(binary)
+	return binary, nil
 }
 
 // plan readies the template. What is wrong with it does not mend itself.
@@ -155,43 +146,16 @@ func (r *run) plan(ctx context.Context) error {
 	if err != nil {
 		return trouble(ctx, r.cluster.ID, "check the template of", err)
 	}
-	var wrong []string
-	for _, d := range checked.Diagnostics {
-		if d.Severity != "error" {
-			continue
-		}
-		at := ""
-		if d.Range != nil {
-			at = fmt.Sprintf(" (%s:%d)", d.Range.Filename, d.Range.Start.Line)
-		}
-		wrong = append(wrong, strings.TrimSuffix(d.Summary, ".")+at)
-	}
 	if !checked.Valid {
-		return fault.New(fault.Invalid, "the template of cluster %s has mistakes: %s", r.cluster.ID, strings.Join(wrong, "; "))
+		return fault.New(fault.Invalid, "the template of cluster %s has mistakes: %s", r.cluster.ID, tofu.Mistakes(checked))
 	}
 	return nil
 }
 
-// trouble is what people read of a failed run: OpenTofu's own words, without
-// its frame and at most a few lines. It hides sensitive values itself.
+// trouble is what people read of a failed run.
 func trouble(ctx context.Context, id, what string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	words := err.Error()
-	if at := strings.Index(words, "Error: "); at >= 0 { // what comes before is chatter
-		words = words[at:]
-	}
-	var said []string
-	for line := range strings.Lines(words) {
-		line = strings.TrimSpace(strings.Trim(strings.TrimSpace(line), "│╷╵"))
-		if line != "" && len(said) < 8 {
-			said = append(said, line)
-		}
-	}
-	text := strings.Join(said, " ")
-	if len(text) > 1000 {
-		text = text[:1000] + " ..."
-	}
-	return fault.New(fault.Unavailable, "cannot %s cluster %s: %s", what, id, strings.ToValidUTF8(text, ""))
+	return fault.New(fault.Unavailable, "cannot %s cluster %s: %s", what, id, tofu.Words(err))
 }

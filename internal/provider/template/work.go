@@ -1,80 +1,23 @@
 package template
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/provider"
+	"github.com/droverhq/drover/internal/tofu"
 )
 
-// work runs apply or destroy. OpenTofu writes down what it has made when it
-// ends, so it must not die with this process: it runs in a group of its own and
-// writes to a file. A later run meets its lock, and waits.
+// work runs apply or destroy. A later run meets its lock, and waits.
 func (r *run) work(ctx context.Context, verb string) error {
-	path := filepath.Join(r.dir, verb+".log")
-	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	before, err := log.Seek(0, 2)
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, r.binary, verb, "-auto-approve", "-input=false", "-no-color", "-json")
-	cmd.Dir = filepath.Join(r.dir, "module")
-	cmd.Stdout, cmd.Stderr = log, log
-	for name, value := range r.environment() {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
-	apart(cmd)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = stopWithin
-	worked := cmd.Run()
-	if worked == nil {
-		return os.Truncate(path, 0)
-	}
-	if _, err := log.Seek(before, 0); err != nil {
-		return errors.Join(worked, err)
-	}
-	if said := complaints(bufio.NewScanner(log)); said != "" {
-		return errors.New(said)
-	}
-	return worked
-}
-
-// complaints are the errors among the lines that OpenTofu wrote.
-func complaints(lines *bufio.Scanner) string {
-	lines.Buffer(nil, 1<<20)
-	var said []string
-	for lines.Scan() {
-		var line struct {
-			Level      string `json:"@level"`
-			Message    string `json:"@message"`
-			Diagnostic struct {
-				Summary string `json:"summary"`
-				Detail  string `json:"detail"`
-			} `json:"diagnostic"`
-		}
-		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Level != "error" {
-			continue
-		}
-		text := line.Message
-		if d := line.Diagnostic; d.Summary != "" {
-			text = fmt.Sprintf("Error: %s: %s", d.Summary, d.Detail)
-		}
-		said = append(said, text)
-	}
-	return strings.Join(said, "\n")
+	return tofu.Work(ctx, tofu.Job{
+		Binary: r.binary, Dir: filepath.Join(r.dir, "module"), Env: r.environment(), Within: stopWithin,
+		Args: []string{verb, "-auto-approve", "-input=false", "-no-color", "-json"}, Log: filepath.Join(r.dir, verb+".log"),
+	})
 }
 
 // askAgain is when to look whether an earlier run has ended.

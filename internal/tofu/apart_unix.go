@@ -1,6 +1,6 @@
 //go:build unix
 
-package template
+package tofu
 
 import (
 	"os/exec"
