@@ -150,7 +150,7 @@ func TestApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtual(t, 0, func(r *ranch) {
 				clusters := 3
-				if strings.Contains(name, "week") {
+				if testing.Short() || strings.Contains(name, "week") {
 					clusters = 1 // tens of thousands of attempts
 				}
 				h := r.herd(clusters)
