@@ -129,6 +129,9 @@ func credentials(c executor.Connection) map[string]any {
 	return out
 }
 
+// queueTries is how often a plan queues for an executor that has enough to do.
+const queueTries = 60
+
 // errSlow ends a call that takes longer than it may.
 var errSlow = errors.New("timeout")
 
@@ -149,6 +152,9 @@ func (c *call) do(ctx context.Context, again bool, call func(context.Context, ex
 		run = c.policy.Do
 	}
 	err := run(ctx, within)
+	for tries := 0; again && fault.Reason(err) == "bulkhead-full" && tries < queueTries && ctx.Err() == nil; tries++ {
+		err = run(ctx, within) // others plan at the same time: each try waits for its turn
+	}
 	if err == nil {
 		return nil
 	}
