@@ -319,12 +319,12 @@ func lackOf(in Instance, facts Facts) string {
 	any := func(bars ...cluster.Bar) bool {
 		return slices.ContainsFunc(bars, func(b cluster.Bar) bool { return facts.Barred[b] > 0 })
 	}
-	what, why := "a ready cluster", "there is none"
+	what, why := "waiting for a ready cluster in region %s of %s: ", "there is none"
 	switch {
 	case in.Spec.Cluster != "" && any(cluster.OtherTenant):
-		what, why = "its own cluster", "it is not there, or not its organisation's"
+		what, why = "waiting for its own cluster in region %s of %s: ", "it is not there, or not its organisation's"
 	case any(cluster.NoRoom, cluster.LimitReached, cluster.WasRejected) || len(facts.Candidates) > 0:
-		what, why = "room", "its clusters are full"
+		what, why = "waiting for room in region %s of %s: ", "its clusters are full"
 		if any(cluster.Unschedulable, cluster.Draining) {
 			why = "its clusters are full, or take no new orders"
 		}
@@ -335,7 +335,7 @@ func lackOf(in Instance, facts Facts) string {
 	case any(cluster.OtherOffering, cluster.OtherType, cluster.OtherZones, cluster.Unlabelled, cluster.Tainted):
 		why = "its clusters host other services"
 	}
-	return fmt.Sprintf("waiting for %s in region %s of %s: %s", what, in.Spec.Region, in.Spec.Provider, why)
+	return fmt.Sprintf(what, in.Spec.Region, in.Spec.Provider) + why
 }
 
 func spoken(d time.Duration) string {

@@ -66,3 +66,17 @@ func TestOptions(t *testing.T) {
 		t.Errorf("got %v, want Invalid", err)
 	}
 }
+
+// Whatever is given for a kubeconfig is taken or refused, and a secret in it is
+// never repeated.
+func FuzzKubeconfig(f *testing.F) {
+	for _, seed := range []string{kubeconfig, "", "\t- {", "[1]", "a: &a [*a]", "current-context: 3", "users: {token: s3cr3t}", strings.Replace(kubeconfig, "token", "exec", 1), "clusters: [{name: c, cluster: s3cr3t}]"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		err := standalone.Provider{}.Check(provider.Cluster{ID: "a", Kubeconfig: append([]byte{}, text...)})
+		if err != nil && (!fault.Is(err, fault.Invalid) || strings.Contains(err.Error(), "s3cr3t")) {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}
