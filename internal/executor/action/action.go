@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/droverhq/drover/internal/executor"
@@ -64,7 +65,7 @@ func (e Executor) Plan(ctx context.Context, r executor.Resource) (executor.Chang
 	if err != nil {
 		return executor.Change{}, err
 	}
-	if err := e.sane(r, w); err != nil {
+	if err := e.sane(ctx, r, w); err != nil {
 		return executor.Change{}, err
 	}
 	s, err := load(r)
@@ -96,12 +97,16 @@ func (e Executor) Plan(ctx context.Context, r executor.Resource) (executor.Chang
 }
 
 // sane refuses a command that could never be run.
-func (e Executor) sane(r executor.Resource, w wanted) error {
+func (e Executor) sane(ctx context.Context, r executor.Resource, w wanted) error {
 	for _, c := range []stored{w.run, w.check, w.remove} {
 		if len(c.Argv) == 0 || !w.runKnown || !w.checksKnown {
 			continue
 		}
-		if err := e.runner.Check(e.command(r, c, w.secrets)); err != nil {
+		cmd, err := e.command(ctx, r, c, w.secrets)
+		if err == nil {
+			err = e.runner.Check(cmd)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -121,7 +126,7 @@ func (e Executor) there(ctx context.Context, r executor.Resource, s *state, w wa
 	if !w.checksKnown && s == nil {
 		return false, nil // what it depends on is not there yet
 	}
-	out, err := e.runner.Run(ctx, e.command(r, check, w.secrets))
+	out, err := e.start(ctx, r, check, w.secrets)
 	if err != nil {
 		return false, err
 	}
@@ -132,7 +137,17 @@ func (e Executor) there(ctx context.Context, r executor.Resource, s *state, w wa
 	return out.Exit == 0, nil
 }
 
-func (e Executor) command(r executor.Resource, c stored, secrets []string) Command {
+func (e Executor) start(ctx context.Context, r executor.Resource, c stored, secrets []string) (Output, error) {
+	cmd, err := e.command(ctx, r, c, secrets)
+	if err != nil {
+		return Output{}, err
+	}
+	return e.runner.Run(ctx, cmd)
+}
+
+// command is what is run of a resource. A program of the template's own files
+// comes along.
+func (e Executor) command(ctx context.Context, r executor.Resource, c stored, secrets []string) (Command, error) {
 	cmd := Command{App: c.App, Argv: c.Argv, Env: map[string]string{}, Files: map[string]File{}, Secrets: secrets, Log: r.Log}
 	for name, value := range c.Env {
 		cmd.Env[name] = value
@@ -141,7 +156,19 @@ func (e Executor) command(r executor.Resource, c stored, secrets []string) Comma
 	for name, text := range c.Files {
 		cmd.Files[name] = File{Data: []byte(text)}
 	}
-	return cmd
+	file, own := strings.CutPrefix(c.App.URL, "file:")
+	file = strings.TrimPrefix(file, "./")
+	if _, given := cmd.Files[file]; !own || given || r.Files == nil {
+		return cmd, nil
+	}
+	all, err := r.Files(ctx)
+	if err != nil {
+		return cmd, err
+	}
+	if data, ok := all[file]; ok {
+		cmd.Files[file] = File{Data: data}
+	}
+	return cmd, nil
 }
 
 // mark of what was seen: nothing of what was printed or given.
@@ -177,7 +204,7 @@ func (e Executor) Apply(ctx context.Context, r executor.Resource) (executor.Resu
 	if err != nil {
 		return executor.Result{}, err
 	}
-	if err := e.sane(r, w); err != nil {
+	if err := e.sane(ctx, r, w); err != nil {
 		return executor.Result{}, err
 	}
 	s, err := load(r)
@@ -226,7 +253,7 @@ func (e Executor) run(ctx context.Context, r executor.Resource, w wanted, next *
 		return err
 	}
 	fmt.Fprintf(r.Log, "$ %s\n", w.run.Argv[0])
-	out, err := e.runner.Run(ctx, e.command(r, w.run, w.secrets))
+	out, err := e.start(ctx, r, w.run, w.secrets)
 	if err != nil {
 		return err
 	}
@@ -297,7 +324,7 @@ func (e Executor) Destroy(ctx context.Context, r executor.Resource) (executor.Re
 		}
 	}
 	if len(s.Remove.Argv) > 0 {
-		out, err := e.runner.Run(ctx, e.command(r, s.Remove, w.secrets))
+		out, err := e.start(ctx, r, s.Remove, w.secrets)
 		if err != nil {
 			return executor.Result{}, err
 		}

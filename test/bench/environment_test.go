@@ -1,0 +1,162 @@
+//go:build bench
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/environment"
+	"github.com/droverhq/drover/internal/executor"
+	"github.com/droverhq/drover/internal/executor/executortest"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/operation"
+	"github.com/droverhq/drover/internal/reconcile"
+	"github.com/droverhq/drover/internal/sqlledger"
+	"github.com/droverhq/drover/internal/template"
+	"github.com/droverhq/drover/test/tofu"
+)
+
+// TestGraph plans and makes an environment of 5,000 resources that cost nothing:
+// fifty layers of a hundred, each needing one of the layer before. It is compared
+// with writing as many objects once in the order of the graph, and with OpenTofu
+// applying as many terraform_data.
+func TestGraph(t *testing.T) {
+	n := setting("DROVER_BENCH_RESOURCES", 5_000)
+	layers := n / 100
+	theirs := tofuWalk(t, layers)
+	each(t, func(t *testing.T, e engine) {
+		bare := bareWalk(t, openLedger(t, e), layers)
+		ours := walk(t, openLedger(t, e), layers)
+		many := float64(layers * 100)
+		report(fmt.Sprintf("plan and walk %d resources, no-op executor", layers*100), e.name,
+			fmt.Sprintf("%.2f s (%.0f/s), %.2f x of a bare walk's writes (%.2f s), %.0f x OpenTofu's resources per second (%.1f s); load %s",
+				ours.Seconds(), many/ours.Seconds(), ours.Seconds()/bare.Seconds(), bare.Seconds(), theirs.Seconds()/ours.Seconds(), theirs.Seconds(), load1()),
+			"<= 2 x, >= 10 x")
+	})
+}
+
+func openLedger(t *testing.T, e engine) *sqlledger.Ledger {
+	t.Helper()
+	url := filepath.Join(t.TempDir(), "l.db")
+	if args := e.args(t); len(args) > 0 {
+		url = args[1]
+	}
+	l, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: url, Key: bytes.Repeat([]byte{7}, ledger.KeySize),
+		Kinds: slices.Concat(environment.Kinds(), template.Kinds(), []ledger.Kind{operation.Kind})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// layered is the template of the graph.
+func layered(layers int) string {
+	var sb strings.Builder
+	sb.WriteString("apiVersion: drover.dev/v1\nkind: Template\nmetadata: {name: big}\nspec:\n  version: 1.0.0\n  atOnce: 64\n  resources:\n")
+	for i := range layers {
+		fmt.Fprintf(&sb, "    - {name: l%d, executor: noop, count: 100, with: {value: %d}", i, i)
+		if i > 0 {
+			fmt.Fprintf(&sb, ", needs: [\"l%d[${index}]\"]", i-1)
+		}
+		sb.WriteString("}\n")
+	}
+	return sb.String()
+}
+
+// walk is the time from the order to the end of its operation.
+func walk(t *testing.T, store *sqlledger.Ledger, layers int) time.Duration {
+	noop := executortest.Noop{}
+	templates := template.NewService(template.Config{Store: store, Files: store, Executors: map[string]executor.Description{"noop": noop.Describe()}})
+	s := environment.NewService(environment.Config{Store: store, Keeper: store, Finder: store, Templates: environment.Drawings{Service: templates},
+		Executors: map[string]executor.Executor{"noop": noop}})
+	ctx, stop := context.WithCancel(access.With(t.Context(), access.Principal{User: "root", Admin: true}))
+	defer stop()
+	if _, _, err := templates.Add(ctx, template.Addition{Files: map[string][]byte{template.FileName: []byte(layered(layers))}}); err != nil {
+		t.Fatal(err)
+	}
+	loop := reconcile.New(reconcile.Config{Ledger: store, Reconcilers: s.Reconcilers(), Workers: 64, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = loop.Run(ctx) })
+	began := time.Now()
+	_, op, err := s.Create(ctx, environment.PlanOrder{Environment: "big", Template: "big"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range store.Hints(ctx) {
+		got, err := store.Get(ctx, ledger.Ref{Kind: operation.Kind.Name, ID: op})
+		if err != nil || got.Phase == operation.Failed {
+			t.Fatalf("%s %s: %v", got.Phase, got.Status, err)
+		}
+		if got.Phase == operation.Succeeded {
+			break
+		}
+	}
+	took := time.Since(began)
+	stop()
+	ended.Wait()
+	return took
+}
+
+// bareWalk writes each resource once, a layer when the one before is written.
+func bareWalk(t *testing.T, store *sqlledger.Ledger, layers int) time.Duration {
+	began := time.Now()
+	for layer := range layers {
+		var wg sync.WaitGroup
+		for i := range 100 {
+			wg.Go(func() {
+				o := ledger.Object{Ref: ledger.Ref{Kind: environment.KindResource.Name, ID: fmt.Sprintf("b%03d-%03d", layer, i)}, Parent: "bare",
+					Name: fmt.Sprintf("l%d[%d]", layer, i), Phase: environment.Ready, Spec: []byte(`{"address":"x","executor":"noop"}`), Status: []byte(`{"turn":1}`),
+					Fields: ledger.Fields{"environment": "bare", "executor": "noop"}, Words: "noop"}
+				if layer > 0 {
+					o.Links = []string{fmt.Sprintf("resource/b%03d-%03d", layer-1, i)}
+				}
+				if _, err := store.Commit(t.Context(), ledger.Set{Actor: "bench", Cause: ledger.BySchedule("bench"), Puts: []ledger.Put{{Object: o, Op: "create"}}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	return time.Since(began)
+}
+
+// tofuWalk is the time of OpenTofu's plan and apply of the same graph.
+func tofuWalk(t *testing.T, layers int) time.Duration {
+	dir := t.TempDir()
+	var sb strings.Builder
+	for i := range layers {
+		input := fmt.Sprint(i)
+		if i > 0 {
+			input = fmt.Sprintf("terraform_data.l%d[count.index].id", i-1)
+		}
+		fmt.Fprintf(&sb, "resource \"terraform_data\" \"l%d\" {\n  count = 100\n  input = %s\n}\n", i, input)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(sb.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) {
+		cmd := exec.CommandContext(t.Context(), tofu.Path(t), args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("tofu %v: %v: %.2000s", args, err, out)
+		}
+	}
+	run("init", "-input=false")
+	began := time.Now()
+	run("apply", "-auto-approve", "-input=false", "-parallelism=64")
+	return time.Since(began)
+}
