@@ -54,7 +54,9 @@ func (t *turn) rouse(ctx context.Context) error {
 		for _, ref := range due {
 			t.set.Wakes = append(t.set.Wakes, ledger.Wake{Ref: ref, Org: t.e.Org})
 		}
-		return nil
+		if t.seen.Still < 2 {
+			return nil
+		}
 	}
 	there, err := t.resources(ctx, t.e.ID, false)
 	if err != nil {

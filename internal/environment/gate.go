@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -65,6 +66,25 @@ func (g *gate) park(ref ledger.Ref) {
 		g.parked = append(g.parked, ref)
 	}
 	g.at[ref.ID] = time.Time{}
+	if len(g.parked) > 2*len(g.at)+16 { // most of it are places that were given up
+		seen := make(map[string]bool, len(g.at))
+		g.parked = slices.DeleteFunc(g.parked, func(ref ledger.Ref) bool {
+			_, waits := g.at[ref.ID]
+			gone := !waits || seen[ref.ID]
+			seen[ref.ID] = true
+			return gone
+		})
+	}
+}
+
+// come takes a resource off the queue that is being looked at: if it does not enter
+// after all, others must not wait behind it.
+func (g *gates) come(environment, id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at := g.of[environment]; at != nil {
+		at.unpark(id)
+	}
 }
 
 func (g *gate) unpark(id string) {

@@ -137,6 +137,7 @@ func (s *Resources) Reconcile(ctx context.Context, task reconcile.Task) (reconci
 	if err != nil {
 		return reconcile.Result{}, reconcile.Terminal(err)
 	}
+	s.gates.come(r.Parent, r.ID)
 	parent, err := s.Store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: r.Parent})
 	if err != nil {
 		return reconcile.Result{}, err
