@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -99,12 +100,37 @@ func (f *forge) Plan(_ context.Context, r executor.Resource) (executor.Change, e
 		c.Action, c.Why = executor.Create, "it is not there"
 		c.Outputs = map[string]any{"url": executor.Unknown{}, "token": executor.Unknown{}}
 	case !executor.Whole(r.Inputs) || t.inputs != asked(r):
-		c.Action, c.Why = executor.Update, "it is "+t.inputs
-		c.Fields = []executor.Field{{Path: "inputs", Before: t.inputs, After: any(r.Inputs)}}
+		c.Action, c.Why = executor.Update, "it is "+f.tells(r.ID, t.inputs)
+		c.Fields = []executor.Field{{Path: "inputs", Before: f.tells(r.ID, t.inputs), After: any(r.Inputs)}}
 	default:
 		c.Action = executor.None
 	}
 	return c, nil
+}
+
+var canaries = regexp.MustCompile("canary-[a-z0-9]+-secret")
+
+// tells shows what a thing was made with, secrets and all, as no executor should:
+// but for those that nobody but itself can know of, since the process was killed
+// before it was told.
+func (f *forge) tells(id, inputs string) string {
+	o, err := f.w.store.Ledger.Get(context.Background(), ledger.Ref{Kind: "resource", ID: id})
+	if err != nil {
+		return canaries.ReplaceAllString(inputs, executor.Hidden)
+	}
+	r, err := environment.DecodeResource(o)
+	f.w.must(err)
+	var kept []byte
+	if r.Status.Sealed != "" {
+		kept, err = f.w.store.Unseal(context.Background(), r.Status.Sealed)
+		f.w.must(err)
+	}
+	return canaries.ReplaceAllStringFunc(inputs, func(secret string) string {
+		if strings.Contains(string(kept), secret) {
+			return secret
+		}
+		return executor.Hidden
+	})
 }
 
 func (f *forge) Apply(ctx context.Context, r executor.Resource) (executor.Result, error) {
