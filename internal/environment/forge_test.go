@@ -201,7 +201,8 @@ func (f *forge) Destroy(_ context.Context, r executor.Resource) (executor.Result
 		return executor.Result{}, err
 	}
 	if t, there := f.made[r.ID]; there {
-		if t.inputs != asked(r) && t.inputs != byHand && len(r.Inputs) > 0 && !strings.Contains(string(r.State), "busy") {
+		// Killed before it was told, what was made last is only in the executor's state.
+		if t.inputs != asked(r) && t.inputs != byHand && len(r.Inputs) > 0 && !strings.Contains(string(r.State), "busy") && f.w.store.crashes == 0 {
 			f.w.t.Fatalf("%s is to go as %s, and was made as %s", r.Address, asked(r), t.inputs)
 		}
 		f.w.store.around(func() {
