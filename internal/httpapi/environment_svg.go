@@ -55,7 +55,7 @@ func drawGraph(g v1.Graph) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="%s"><style>%s</style>`,
-		max(width, 2*drawingEdge), height, max(width, 2*drawingEdge), height, html.EscapeString(g.Environment+" is "+g.Phase), drawingStyle)
+		max(width, 2*drawingEdge), height, max(width, 2*drawingEdge), height, html.EscapeString(drawable(g.Environment+" is "+g.Phase)), drawingStyle)
 	for _, n := range g.Nodes {
 		to := at[n.Address]
 		for _, need := range n.Needs {
@@ -76,7 +76,7 @@ func drawGraph(g v1.Graph) ([]byte, error) {
 				class, below = class+" drifted", below+", drifted"
 			}
 			fmt.Fprintf(&out, `<g class="%s"><title>%s</title><rect x="%d" y="%d" width="%d" height="%d"/><text x="%d" y="%d">%s</text><text class="s" x="%d" y="%d">%s</text></g>`,
-				html.EscapeString(class), html.EscapeString(drawable(n.Address+": "+below+" "+n.Message)), c.x, c.y, boxWidth, boxHeight,
+				html.EscapeString(drawable(class)), html.EscapeString(drawable(n.Address+": "+below+" "+n.Message)), c.x, c.y, boxWidth, boxHeight,
 				c.x+10, c.y+20, html.EscapeString(drawable(shortened(n.Address))), c.x+10, c.y+36, html.EscapeString(drawable(shortened(below))))
 		}
 	}

@@ -6,6 +6,8 @@ import "time"
 var (
 	ParseSearch = parseSearch
 	EachMember  = eachMember
+	DrawGraph   = drawGraph
+	Address     = compareAddress
 	Problem     = func(err error) answer { return answerTo(err, nil) }
 )
 

@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
@@ -35,7 +37,9 @@ func (o *own) routesEnvironmentRead() {
 			}
 			return o.wirePlan(ctx, p)
 		})
-	huma.Register(o.api, read("get-outputs", "/environments/{id}/outputs", "What an environment gives: entry points, addresses, and to those who may apply its secrets"),
+	outputs := read("get-outputs", "/environments/{id}/outputs", "What an environment gives: entry points, addresses, and to those who may apply its secrets")
+	outputs.Middlewares = huma.Middlewares{o.revealed}
+	huma.Register(o.api, outputs,
 		func(ctx context.Context, in *struct {
 			ID     string `path:"id" doc:"Name or id of the environment" maxLength:"256"`
 			Reveal bool   `query:"reveal" doc:"Secret ones too; that is put on record"`
@@ -116,10 +120,17 @@ func rawValue(v any) (json.RawMessage, error) {
 	return json.Marshal(v)
 }
 
-func (o *own) outputs(ctx context.Context, id string, reveal bool) (*body[v1.Outputs], error) {
-	if reveal {
-		traceOf(ctx).about = plainText("secret outputs of environment "+id, maxText)
+// revealed puts on record who has asked for secrets, whatever came of it.
+func (o *own) revealed(ctx huma.Context, next func(huma.Context)) {
+	if asked := ctx.Query("reveal"); asked == "" || asked == "false" {
+		next(ctx)
+		return
 	}
+	r, w := humago.Unwrap(ctx)
+	o.audited(w, r, false, func(w http.ResponseWriter, r *http.Request) { next(humago.NewContext(ctx.Operation(), r, w)) })
+}
+
+func (o *own) outputs(ctx context.Context, id string, reveal bool) (*body[v1.Outputs], error) {
 	values, err := o.Environments.Outputs(ctx, id, reveal)
 	if err != nil {
 		return nil, err
@@ -221,6 +232,9 @@ func (o *own) why(ctx context.Context, id, address string) (*body[v1.Why], error
 		for _, r := range rs {
 			w := v1.Related{End: r.End, Via: r.Via, Depth: r.Depth}
 			if x := r.Object; x != nil {
+				if !visible(access.From(ctx), x) {
+					continue
+				}
 				w.Name, w.Kind, w.Phase = x.Name, x.Kind, x.Phase
 				w.Environment, _ = x.Fields["environment"].(string)
 			}

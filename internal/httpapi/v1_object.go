@@ -10,6 +10,7 @@ import (
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
@@ -185,10 +186,12 @@ var plumbing = map[string][]string{
 // sealed is what nobody is shown, not even operators: where secrets and hashes
 // are kept, and what logins are counted by.
 var sealed = map[string]struct{ spec, status []string }{
-	access.KindUser.Name: {spec: []string{"password", "epoch"}},
-	account.Kind.Name:    {spec: []string{"secret", "next"}},
-	cluster.Kind.Name:    {spec: []string{"kubeconfig"}, status: []string{"kubeconfig", "state"}},
-	instance.Kind.Name:   {status: []string{"secret"}},
+	access.KindUser.Name:          {spec: []string{"password", "epoch"}},
+	account.Kind.Name:             {spec: []string{"secret", "next"}},
+	cluster.Kind.Name:             {spec: []string{"kubeconfig"}, status: []string{"kubeconfig", "state"}},
+	instance.Kind.Name:            {status: []string{"secret"}},
+	environment.Kind.Name:         {status: []string{"secrets"}},
+	environment.KindResource.Name: {status: []string{"secrets", "sealed", "state"}},
 }
 
 func sealedOff(doc json.RawMessage, members []string) json.RawMessage {
