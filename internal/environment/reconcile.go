@@ -64,10 +64,15 @@ func (s *Service) see(ctx context.Context, e Environment) (Seen, error) {
 	if e.Spec.Turn == 0 {
 		return seen, nil
 	}
-	for phase, n := range map[string]*int64{Pending: &seen.Counts.Pending, Applying: &seen.Counts.Applying, Ready: &seen.Counts.Ready,
-		Failed: &seen.Counts.Failed, ResourceLeaving: &seen.Counts.Leaving, Blocked: &seen.Counts.Blocked} {
+	// In the order in which resources go through them: one that moves meanwhile is
+	// counted twice, and never not at all.
+	c := &seen.Counts
+	for _, of := range []struct {
+		phase string
+		n     *int64
+	}{{ResourceLeaving, &c.Leaving}, {Pending, &c.Pending}, {Applying, &c.Applying}, {Blocked, &c.Blocked}, {Failed, &c.Failed}, {Ready, &c.Ready}} {
 		var err error
-		if *n, err = s.Store.Total(ctx, ledger.Query{Kind: KindResource.Name, Scope: map[string]any{"parent": e.ID, "phase": phase}}); err != nil {
+		if *of.n, err = s.Store.Total(ctx, ledger.Query{Kind: KindResource.Name, Scope: map[string]any{"parent": e.ID, "phase": of.phase}}); err != nil {
 			return seen, err
 		}
 	}
