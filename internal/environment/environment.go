@@ -104,7 +104,9 @@ var KindDrift = ledger.Kind{
 }
 
 // Kinds declares all of them.
-func Kinds() []ledger.Kind { return []ledger.Kind{Kind, KindResource, KindPlan, KindDrift, KindState} }
+func Kinds() []ledger.Kind {
+	return []ledger.Kind{Kind, KindResource, KindPlan, KindDrift, KindRun, KindState}
+}
 
 // Spec is what was asked for: the one place of intent.
 type Spec struct {
@@ -165,7 +167,8 @@ type Status struct {
 	Secrets   map[string]string          `json:"secrets,omitempty"` // output: reference of the keeper's
 	Entries   []Endpoint                 `json:"entries,omitempty"`
 	Checks    []Endpoint                 `json:"checks,omitempty"`
-	Reminded  time.Time                  `json:"reminded,omitzero"` // of the end
+	Reminded  time.Time                  `json:"reminded,omitzero"` // of the end, or when that was set
+	Ended     time.Time                  `json:"ended,omitzero"`    // the end had come, and it was said or tried
 	Looked    int64                      `json:"looked,omitempty"`
 	Observed  time.Time                  `json:"observed,omitzero"`
 	Deployed  time.Time                  `json:"deployed,omitzero"`
@@ -249,14 +252,16 @@ type ResourceStatus struct {
 	Checks   []Endpoint                 `json:"checks,omitempty"`
 	Mark     string                     `json:"mark,omitempty"`
 	Observed time.Time                  `json:"observed,omitzero"`
-	// Seen is "present", "absent", "unknown" (it could not be looked at: Why), or
+	// Seen is "present", "drifted", "absent", "unknown" (it could not be looked at: Why), or
 	// nothing before the first look.
 	Seen        string           `json:"seen,omitempty"`
 	Why         string           `json:"why,omitempty"`
 	Drift       []executor.Field `json:"drift,omitempty"`
 	DriftRecord string           `json:"drift_record,omitempty"`
-	Log         string           `json:"log,omitempty"`      // digest of the last turn's log
-	LogFrom     int64            `json:"log_from,omitempty"` // how much of its beginning is not kept
+	Looked      int64            `json:"looked,omitempty"`    // the wish that was last answered
+	Corrected   []time.Time      `json:"corrected,omitempty"` // within the last hour
+	Log         string           `json:"log,omitempty"`       // digest of the last turn's log
+	LogFrom     int64            `json:"log_from,omitempty"`  // how much of its beginning is not kept
 }
 
 // PlanSpec is what a plan was asked for.
@@ -271,6 +276,9 @@ type PlanSpec struct {
 	TTL         time.Duration  `json:"ttl,omitempty"`
 	Destroy     bool           `json:"destroy,omitempty"`
 	Operator    bool           `json:"operator,omitempty"` // see Spec
+	// End: it is the environment's own end, which needs no approval: it was made with
+	// that end.
+	End bool `json:"end,omitempty"`
 	// Apply it as soon as it is made: it was asked for without a look at it.
 	Apply bool `json:"apply,omitempty"`
 }

@@ -131,15 +131,22 @@ func (s *Service) tail(ctx context.Context, o ledger.Object, offset int64) (Tail
 	if err != nil {
 		return Tail{}, err
 	}
-	t := Tail{Running: r.Phase == Applying || r.Phase == Pending || r.Phase == ResourceLeaving}
-	text, from := []byte(nil), r.Status.LogFrom
-	if live := s.logs.live(o.ID); live != nil {
+	return s.part(ctx, o.ID, r.Status.Log, r.Status.LogFrom, offset, r.Phase == Applying || r.Phase == Pending || r.Phase == ResourceLeaving)
+}
+
+// part returns a log from an offset on: what is kept under a digest, or what is
+// being said.
+func (s *Service) part(ctx context.Context, id, digest string, from, offset int64, running bool) (Tail, error) {
+	t := Tail{Running: running}
+	var text []byte
+	if live := s.logs.live(id); live != nil {
 		live.mu.Lock()
 		text, from = bytes.Clone(live.text), live.from
 		live.mu.Unlock()
 		t.Running = true
-	} else if r.Status.Log != "" {
-		if text, err = s.Keeper.Blob(ctx, r.Status.Log); err != nil {
+	} else if digest != "" {
+		var err error
+		if text, err = s.Keeper.Blob(ctx, digest); err != nil {
 			return Tail{}, err
 		}
 	}

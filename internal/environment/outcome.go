@@ -63,6 +63,9 @@ func (n *run) came(ctx context.Context, sh *sheet, node template.Node, c *call, 
 	}
 	s.Turn, s.Attempts, s.Message, s.Moved, s.Version, s.Resting = n.r.Spec.Turn, 0, "", false, n.e.Spec.Version, time.Time{}
 	s.Seen, s.Why, s.Drift, s.Observed = "", "", nil, time.Time{}
+	if err := n.mended(ctx, DriftCorrected); err != nil {
+		return reconcile.Result{}, err
+	}
 	n.phase(Ready)
 	n.links(ctx, sh, node)
 	return n.finish(ctx, Ready)
@@ -105,6 +108,9 @@ func (n *run) gone(ctx context.Context) (reconcile.Result, error) {
 		n.old = append(n.old, ref)
 	}
 	now := n.Now().UTC()
+	if err := n.mended(ctx, DriftGone); err != nil {
+		return reconcile.Result{}, err
+	}
 	n.r.Status = ResourceStatus{Since: now, Turn: n.r.Spec.Turn, Version: s.Version, Log: s.Log, LogFrom: s.LogFrom}
 	n.r.Phase, n.r.Deleted = ResourceGone, now
 	return n.finish(ctx, "delete")
@@ -208,6 +214,7 @@ func (n *run) finish(ctx context.Context, op string) (reconcile.Result, error) {
 	n.logs.end(n.r.ID)
 	n.mu.Lock()
 	delete(n.marks, n.r.ID)
+	delete(n.sights, n.r.ID)
 	n.mu.Unlock()
 	phase := Pending
 	if n.r.Spec.Absent {
@@ -225,7 +232,12 @@ func (n *run) finish(ctx context.Context, op string) (reconcile.Result, error) {
 	if !n.r.Deleted.IsZero() {
 		n.r.Spec.Needs, n.r.Spec.Needed = nil, nil // others look at it to see that it is gone
 	}
-	return n.write(ctx, op, wakes, reconcile.Done)
+	if n.r.Phase != Ready || n.r.Spec.Drift == driftIgnore {
+		return n.write(ctx, op, wakes, reconcile.Done)
+	}
+	return n.write(ctx, op, wakes, func(set ledger.Set) reconcile.Result {
+		return reconcile.Wait(set, spread(n.r.ID, n.every()), "it is looked at then")
+	})
 }
 
 // write ends the run. Secrets that nothing refers to any more are shredded after
@@ -235,7 +247,7 @@ func (n *run) write(ctx context.Context, op string, wakes []ledger.Wake, next fu
 	if err != nil {
 		return reconcile.Result{}, reconcile.Terminal(err)
 	}
-	set := ledger.Set{Actor: "system", Cause: ledger.ByChange(n.r.Ref, n.r.Version), Puts: []ledger.Put{put}, Wakes: wakes}
+	set := ledger.Set{Actor: "system", Cause: ledger.ByChange(n.r.Ref, n.r.Version), Puts: append([]ledger.Put{put}, n.more...), Wakes: wakes}
 	if len(n.old) == 0 {
 		return next(set), nil
 	}

@@ -57,6 +57,9 @@ type Seen struct {
 	Counts Counts // of its resources, by phase
 	Still  int    // at how many looks in a row nothing has moved
 	Failed string // what the first ones say that have failed
+	// Of one at rest: when its endpoints are probed next, and when it is looked for
+	// what nobody expects; zero: nobody can tell.
+	ProbeAt, StrayAt time.Time
 }
 
 func (s Seen) total() int64 {
@@ -75,7 +78,7 @@ const maxTries = 5
 // decides. Each is pure. What is scheduled besides (the end date, checks, looks for
 // drift) is a step of its own in a file of its own: those that must come before a
 // plan is taken up stand first, those of an environment at rest last.
-var steps = []func(e Environment, seen Seen, now time.Time) []Action{planNext, planLay, planWalk}
+var steps = []func(e Environment, seen Seen, now time.Time) []Action{planEnd, planNext, planLay, planGlance, planRest, planWalk, planTimer}
 
 // Decide says what to do next. It is pure. Nothing: until something changes.
 func Decide(e Environment, seen Seen, now time.Time) []Action {
@@ -84,7 +87,7 @@ func Decide(e Environment, seen Seen, now time.Time) []Action {
 	}
 	for _, step := range steps {
 		if actions := step(e, seen, now); len(actions) > 0 {
-			return actions
+			return inTime(e, actions, now)
 		}
 	}
 	return nil

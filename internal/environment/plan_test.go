@@ -91,7 +91,7 @@ func TestDecideResource(t *testing.T) {
 		{"one stands before it", environment.Pending, environment.ResourceSpec{Turn: 1}, environment.ResourceStatus{}, environment.Around{Laid: 1, Other: other}, environment.Hold{On: "db"}},
 		{"nobody does", environment.Pending, environment.ResourceSpec{Turn: 1}, environment.ResourceStatus{}, environment.Around{Laid: 1}, environment.Make{}},
 		{"it is being made", environment.Applying, environment.ResourceSpec{Turn: 1}, environment.ResourceStatus{}, environment.Around{Laid: 1}, environment.Make{}},
-		{"it is made", environment.Ready, environment.ResourceSpec{Turn: 1}, environment.ResourceStatus{Turn: 1}, environment.Around{Laid: 1}, nil},
+		{"it is made", environment.Ready, environment.ResourceSpec{Turn: 1}, environment.ResourceStatus{Turn: 1}, environment.Around{Laid: 1}, environment.Look{}},
 		{"it failed", environment.Failed, environment.ResourceSpec{Turn: 1}, environment.ResourceStatus{Turn: 1}, environment.Around{Laid: 1}, nil},
 		{"it is stopped by another", environment.Blocked, environment.ResourceSpec{Turn: 1}, environment.ResourceStatus{}, environment.Around{Laid: 1}, nil},
 		{"it is to go", environment.ResourceLeaving, environment.ResourceSpec{Turn: 2, Absent: true}, environment.ResourceStatus{Turn: 1}, environment.Around{Laid: 2}, environment.Unmake{}},

@@ -65,6 +65,9 @@ func (r *Plans) make(ctx context.Context, task reconcile.Task, p Plan) (reconcil
 	if err := r.found(ctx, &p, found); err != nil {
 		return reconcile.Result{}, err
 	}
+	if p.Spec.End {
+		found.verdicts = withoutApprovals(found.verdicts)
+	}
 	var message string
 	if p.Phase, message = conclude(found.verdicts); p.Phase != Planned {
 		p.Status.Message = message

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -43,6 +44,7 @@ func (s *Service) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.looks, id)
+	s.rests.forget(id)
 }
 
 // see counts an environment's resources, and reads what its next step depends on.
@@ -77,6 +79,9 @@ func (s *Service) see(ctx context.Context, e Environment) (Seen, error) {
 		}
 	}
 	seen.Counts.Total, seen.Counts.Drifted = seen.total(), e.Status.Counts.Drifted
+	if err := s.atEase(ctx, e, &seen); err != nil {
+		return seen, err
+	}
 	seen.Still = s.still(e.ID, seen.Counts)
 	if seen.Counts.Failed > 0 {
 		failed, err := s.Store.List(ctx, ledger.Query{Kind: KindResource.Name, Scope: map[string]any{"parent": e.ID, "phase": Failed}, Limit: 4})
@@ -204,6 +209,20 @@ func (t *turn) step(ctx context.Context, a Action) error {
 		return t.settle(ctx, a)
 	case Clean:
 		return t.clean(ctx)
+	case Remind:
+		t.remind()
+	case Spare:
+		t.spare()
+	case Expire:
+		return t.expire(ctx)
+	case Glance:
+		return t.glanceOver(ctx)
+	case Stray:
+		return t.stray(ctx)
+	case Count:
+		return t.count(ctx)
+	case Probe:
+		return t.probe(ctx)
 	}
 	return nil
 }
@@ -295,7 +314,7 @@ func (t *turn) take(ctx context.Context) error {
 		ttl = time.Duration(b.About().Spec.TTL)
 	}
 	if ttl > 0 {
-		spec.Ends, t.e.Status.Reminded = t.at.Add(ttl).Truncate(time.Second), time.Time{}
+		spec.Ends, t.e.Status.Reminded = t.at.Add(ttl).Truncate(time.Second), t.at
 	}
 	spec.Turn++
 	spec.Planned, spec.Plan, spec.Next = spec.Turn, p.ID, nil
@@ -324,6 +343,9 @@ func (t *turn) settle(ctx context.Context, a Settle) error {
 	s := &t.e.Status
 	if a.Outcome == operation.Succeeded {
 		err := t.outputs(ctx)
+		if err == nil {
+			err = t.endpoints(ctx)
+		}
 		if fault.Is(err, fault.Invalid) {
 			a = Settle{Phase: Fail, Outcome: operation.Failed, Message: fmt.Sprintf("%s. Mend the template and plan again (drover env plan %s).", err, t.e.Name)}
 		} else if err != nil {
@@ -331,6 +353,9 @@ func (t *turn) settle(ctx context.Context, a Settle) error {
 		}
 		if s.Deployed.IsZero() || s.Operation != "" {
 			s.Deployed = t.at
+		}
+		if all := slices.Concat(s.Checks, s.Entries); a.Phase == OK && len(all) > 0 {
+			a.Phase, a.Message = health(all)
 		}
 	}
 	if err := t.groups(ctx); err != nil {
@@ -360,6 +385,9 @@ func (t *turn) clean(ctx context.Context) error {
 		if err := t.shred(ctx, ref); err != nil {
 			return err
 		}
+	}
+	if err := t.forgives(ctx); err != nil {
+		return err
 	}
 	t.set.Frees = append(t.set.Frees, ledger.Claim{Name: named(t.e.Org, t.e.Owner, t.e.Name), Holder: t.e.Ref})
 	*s = Status{Since: t.at, Destroyed: t.at, Deployed: s.Deployed, Laid: s.Laid, Message: "It was destroyed."}

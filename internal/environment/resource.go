@@ -54,6 +54,13 @@ type Around struct {
 	Laid    int64     // the turn whose resources are all laid out
 	Other   *Resource // the first that stands in its way; nil: none does
 	Verdict order     // on that
+	// Look is the newest wish to have everything looked at, Last when it was last
+	// looked at by this process, and Leaving that the environment goes.
+	Look    int64
+	Last    time.Time
+	Leaving bool
+	Every   time.Duration
+	Told    bool // who watches it has woken it
 }
 
 // Move is what is done next about a resource.
@@ -79,7 +86,7 @@ func (Unmake) move() {}
 // moves decide about a resource, in this order; the first that wants something
 // decides. Each is pure. What is done to a resource that is settled (looks for
 // drift, checks of its endpoints) is a move of its own, behind these.
-var moves = []func(r Resource, around Around, now time.Time) Move{unlaid, held, walk}
+var moves = []func(r Resource, around Around, now time.Time) Move{unlaid, held, walk, looks}
 
 // DecideResource says what to do next. It is pure. Nothing: until it is woken.
 func DecideResource(r Resource, around Around, now time.Time) Move {
@@ -158,6 +165,10 @@ func (s *Resources) Reconcile(ctx context.Context, task reconcile.Task) (reconci
 		return n.work(ctx, false)
 	case Unmake:
 		return n.work(ctx, true)
+	case Look:
+		return n.look(ctx)
+	case Later:
+		return reconcile.Wait(ledger.Set{}, m.After, "it was looked at a moment ago"), nil
 	}
 	return reconcile.Done(ledger.Set{}), nil
 }
@@ -173,7 +184,7 @@ type mark struct {
 
 // around looks at those that stand in the way, up to the first that does.
 func (n *run) around(ctx context.Context) (Around, error) {
-	a := Around{Laid: n.e.Status.Laid}
+	a := Around{Laid: n.e.Status.Laid, Look: n.e.Spec.Look, Last: n.lastLook(n.r.ID), Leaving: n.e.Spec.Destroy, Every: n.every(), Told: n.task.Cause == byWatch}
 	if a.Laid < n.r.Spec.Turn || n.r.settled() || !n.r.Deleted.IsZero() {
 		return a, nil
 	}

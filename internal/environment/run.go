@@ -30,6 +30,8 @@ type run struct {
 
 	log *lines
 	old []string // secrets to shred once nothing refers to them
+	// more is written beside the resource at the end.
+	more []ledger.Put
 }
 
 const (

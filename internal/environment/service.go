@@ -37,6 +37,10 @@ type Config struct {
 	Approvals Approvals
 	// Finder of what depends on what, across kinds; nil: nobody can say.
 	Finder Finder
+	// Runner of actions; nil: none can be run.
+	Runner Runner
+	// Health of services in Consul; nil: checks of it fail.
+	Health Health
 	// Observer of the calls to executors; nil: none.
 	Observer resilience.Observer
 	Now      func() time.Time // default: time.Now
@@ -56,6 +60,12 @@ type Service struct {
 	mu    sync.Mutex
 	looks map[string]look // by environment
 	marks map[string]mark // by resource
+	// sights is when resources were last looked at.
+	sights map[string]time.Time
+
+	rests  rests
+	prober prober
+	runs   chan struct{} // room for those that are under way
 }
 
 // NewService makes the service.
@@ -63,13 +73,15 @@ func NewService(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Service{Config: c, slow: slowAfter, glance: 3 * time.Second, looks: map[string]look{}, marks: map[string]mark{}}
+	return &Service{Config: c, slow: slowAfter, glance: 3 * time.Second, looks: map[string]look{}, marks: map[string]mark{},
+		sights: map[string]time.Time{}, prober: newProber(), runs: make(chan struct{}, runsAtOnce),
+		rests: rests{vigils: map[string]*vigil{}, strays: map[string]strayed{}, room: make(chan struct{}, probing)}}
 }
 
 // Reconcilers of the room by kind, for the loop.
 func (s *Service) Reconcilers() map[string]reconcile.Reconciler {
 	return map[string]reconcile.Reconciler{
-		Kind.Name: &Environments{s}, KindResource.Name: &Resources{s}, KindPlan.Name: &Plans{s},
+		Kind.Name: &Environments{s}, KindResource.Name: &Resources{s}, KindPlan.Name: &Plans{s}, KindRun.Name: &Runs{s},
 	}
 }
 

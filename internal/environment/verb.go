@@ -161,7 +161,7 @@ func (s *Service) Extend(ctx context.Context, environment string, until time.Tim
 		if e.Spec.Destroy {
 			return fault.New(fault.Conflict, "environment %s is being destroyed", e.Name).Because("destroying")
 		}
-		e.Spec.Ends, e.Status.Reminded = until.UTC().Truncate(time.Second), time.Time{}
+		e.Spec.Ends, e.Status.Reminded = until.UTC().Truncate(time.Second), now.UTC()
 		if until.IsZero() {
 			e.Spec.Ends = time.Time{}
 		}

@@ -1,0 +1,185 @@
+package environment
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/droverhq/drover/internal/executor"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/template"
+)
+
+// Health asks a catalogue of services how one of them is.
+type Health interface {
+	// Passing tells how many instances of a service pass, of how many.
+	Passing(ctx context.Context, c executor.Connection, service string) (passing, all int, err error)
+}
+
+// prober probes status endpoints. It reads no bodies, follows no redirect to
+// another host, and remembers nothing.
+type prober struct{ client *http.Client }
+
+func newProber() prober {
+	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
+		// What a machine tells itself about its credentials lives there.
+		if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().Unmap().IsLinkLocalUnicast() {
+			return errors.New("link-local addresses are not probed")
+		}
+		return nil
+	}}
+	return prober{&http.Client{
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				return dialer.DialContext(ctx, network, local(address))
+			},
+			DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
+		},
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			if len(via) >= 5 || req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme {
+				return http.ErrUseLastResponse
+			}
+			return nil
+		},
+	}}
+}
+
+// local knows where names below localhost are, which not every resolver does.
+func local(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err == nil && (host == "localhost" || strings.HasSuffix(host, ".localhost")) {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return address
+}
+
+// probe is one endpoint with what it takes to be well.
+type probe struct {
+	template.Check
+	of    string
+	entry bool // any answer that is no failure of the server is fine
+}
+
+func (p probe) url() string {
+	switch {
+	case p.HTTP != "":
+		return p.HTTP
+	case p.TCP != "":
+		return "tcp://" + p.TCP
+	}
+	return "consul://" + p.Consul
+}
+
+func (p probe) name() string {
+	if p.Name != "" {
+		return p.Name
+	}
+	return strings.SplitN(p.url(), ":", 2)[0]
+}
+
+// do probes once, within the check's timeout. The message says what is wrong.
+func (s *Service) do(ctx context.Context, e Environment, p probe) (good bool, message string) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Timeout))
+	defer cancel()
+	switch {
+	case p.HTTP != "":
+		return s.prober.http(ctx, p)
+	case p.TCP != "":
+		d := net.Dialer{}
+		conn, err := d.DialContext(ctx, "tcp", local(p.TCP))
+		if err != nil {
+			return false, unreachable(err, time.Duration(p.Timeout))
+		}
+		conn.Close()
+		return true, ""
+	}
+	return s.catalogued(ctx, e, p)
+}
+
+func (p prober) http(ctx context.Context, of probe) (bool, string) {
+	if u, err := url.Parse(of.HTTP); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return false, "it is no address of http"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, of.HTTP, nil)
+	if err != nil {
+		return false, "it is no address of http"
+	}
+	req.Header.Set("User-Agent", "drover")
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return false, unreachable(err, time.Duration(of.Timeout))
+	}
+	resp.Body.Close()
+	code := resp.StatusCode
+	good := code >= 200 && code < 400
+	switch {
+	case of.entry:
+		good = code < 500
+	case of.Status != 0:
+		good = code == of.Status
+	}
+	if good {
+		return true, ""
+	}
+	return false, fmt.Sprintf("it answers %d", code)
+}
+
+// unreachable says why in words that stay the same from one probe to the next.
+func unreachable(err error, timeout time.Duration) string {
+	var dns *net.DNSError
+	var cert *tls.CertificateVerificationError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Sprintf("it does not answer within %s", timeout)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nobody listens there"
+	case errors.As(err, &dns):
+		return "there is no such host"
+	case errors.As(err, &cert):
+		return "its certificate is not trusted"
+	}
+	return "it cannot be reached"
+}
+
+func (s *Service) catalogued(ctx context.Context, e Environment, p probe) (bool, string) {
+	if s.Health == nil || s.Connections == nil {
+		return false, "this server cannot ask Consul"
+	}
+	name := p.Connection
+	if name == "" {
+		name = "default"
+	}
+	c, err := s.Connections.Open(ctx, "consul", name, Whose{Org: e.Org, Template: e.Spec.Template, Operator: e.Spec.Operator})
+	if err != nil {
+		return false, err.Error()
+	}
+	passing, all, err := s.Health.Passing(ctx, c, p.Consul)
+	switch {
+	case err != nil && fault.Of(err) == fault.Internal:
+		return false, "Consul cannot be asked"
+	case err != nil:
+		return false, veilOf(executor.NewSecret(anyOf(c))).text(err.Error())
+	case all == 0:
+		return false, "Consul knows no such service"
+	case passing < all:
+		return false, fmt.Sprintf("%d of %d instances pass", passing, all)
+	}
+	return true, ""
+}
+
+// anyOf are the options of a connection as a tree.
+func anyOf(c executor.Connection) map[string]any {
+	out := make(map[string]any, len(c))
+	for k, v := range c {
+		out[k] = v
+	}
+	return out
+}
