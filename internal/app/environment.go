@@ -45,7 +45,11 @@ func (s *Server) environmentRooms(guard *breaker.Service, instances *instance.Se
 	s.environments = environment.NewService(environment.Config{
 		Store: s.ledger, Keeper: s.ledger, Templates: environment.Drawings{Service: s.templates}, Executors: all,
 		Connections: connections{s.connections}, Approvals: guard, Finder: s.ledger, Observer: s.calls,
+		Runner: actions{s.runner},
 	})
+	if health, ok := all["consul"].(environment.Health); ok {
+		s.environments.Health = health
+	}
 	s.templates.Users = s.environments
 	guard.Waiters[environment.KindPlan.Name] = s.environments
 	return nil

@@ -289,6 +289,7 @@ func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) erro
 		func(ctx context.Context) error { return s.policy.Follow(ctx, s.feed) },
 		func(ctx context.Context) error { return s.clusters.Follow(ctx, s.feed) },
 		func(ctx context.Context) error { return s.clusters.Live(ctx, s.feed) },
+		func(ctx context.Context) error { return s.environments.Watch(ctx, s.feed) },
 	}
 	if s.outside.login != nil {
 		tasks = append(tasks, s.outside.login.Run)

@@ -48,6 +48,7 @@ func (o *own) routes() {
 	o.routesTemplate()
 	o.routesEnvironment()
 	o.routesEnvironmentRead()
+	o.routesAction()
 	o.routesState()
 	o.routesSearch()
 	o.routesInstall()
