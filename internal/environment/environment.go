@@ -117,6 +117,9 @@ type Spec struct {
 	Parameters  map[string]any `json:"parameters,omitempty"`
 	// Plan that is carried out: its id.
 	Plan string `json:"plan,omitempty"`
+	// Told is what was said of it when that plan was made: its template knows it by
+	// that until the next one, whatever people write meanwhile.
+	Told *Told `json:"told,omitempty"`
 	// Next is the plan that is to be taken up. Until it is, everything else here is
 	// as it was: a plan that comes out otherwise by then touches nothing.
 	Next *Next `json:"next,omitempty"`
@@ -146,6 +149,12 @@ type Next struct {
 	Hash string `json:"hash,omitempty"`
 	// Operation that ends when the plan has been carried out, or was not taken up.
 	Operation string `json:"operation"`
+}
+
+// Told is what people say of an environment.
+type Told struct {
+	Description string   `json:"description,omitempty"`
+	Tags        []string `json:"tags,omitempty"`
 }
 
 // Before is what an environment was made of.

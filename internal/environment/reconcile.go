@@ -319,9 +319,8 @@ func (t *turn) take(ctx context.Context) error {
 	spec.Turn++
 	spec.Planned, spec.Plan, spec.Next = spec.Turn, p.ID, nil
 	spec.Version, spec.Parameters, spec.Description, spec.Tags, spec.Destroy = p.Spec.Version, p.Spec.Parameters, p.Spec.Description, p.Spec.Tags, p.Spec.Destroy
-	t.e.Phase = Deploying
-	if spec.Destroy {
-		t.e.Phase = Destroying
+	if t.e.Phase = Destroying; !spec.Destroy {
+		t.e.Phase, spec.Told = Deploying, &Told{Description: spec.Description, Tags: spec.Tags}
 	}
 	t.op = t.e.Phase
 	t.e.Status.Operation, t.e.Status.Tries, t.e.Status.Since, t.e.Status.Message = n.Operation, 0, t.at, "its resources are laid out"

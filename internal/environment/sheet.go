@@ -120,7 +120,11 @@ func newSheet(b Blueprint, l Layout, environment string) (*sheet, error) {
 
 // facts of an environment for its template.
 func (e *Environment) facts() Facts {
-	return Facts{Name: e.Name, ID: e.ID, Org: e.Org, Owner: e.Owner, Description: e.Spec.Description, Tags: e.Spec.Tags}
+	told := e.Spec.Told
+	if told == nil { // no plan was taken up yet
+		told = &Told{Description: e.Spec.Description, Tags: e.Spec.Tags}
+	}
+	return Facts{Name: e.Name, ID: e.ID, Org: e.Org, Owner: e.Owner, Description: told.Description, Tags: told.Tags}
 }
 
 func (p *Plan) facts() Facts {
