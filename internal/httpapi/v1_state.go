@@ -111,8 +111,11 @@ func ServeState(states *environment.States, fail func(http.ResponseWriter, *http
 		case "UNLOCK":
 			err = s.unlock(r, id)
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			fail(w, r, err)
+		case r.Method != http.MethodGet:
+			w.WriteHeader(http.StatusOK)
 		}
 	})
 }

@@ -4,6 +4,10 @@ terraform {
   }
 }
 
+variable "directory" {
+  type = string
+}
+
 variable "name" {
   type = string
 }
@@ -14,7 +18,7 @@ variable "password" {
 }
 
 resource "local_sensitive_file" "login" {
-  filename        = "${path.root}/login"
+  filename        = "${var.directory}/${var.name}.login"
   content         = "${var.name}:${var.password}"
   file_permission = "0600"
 }

@@ -154,7 +154,9 @@ func drift(p *tfjson.Plan) (out []executor.Field) {
 	return out[:min(len(out), maxFields)]
 }
 
-// fields are the attributes of something that differ.
+// fields are the attributes of something that differ. Where one of them is sensitive
+// no value is told: providers make others of it, digests and URLs, and do not say
+// so.
 func fields(rc *tfjson.ResourceChange, forces map[string]bool) (out []executor.Field) {
 	before, _ := rc.Change.Before.(map[string]any)
 	after, _ := rc.Change.After.(map[string]any)
@@ -165,6 +167,7 @@ func fields(rc *tfjson.ResourceChange, forces map[string]bool) (out []executor.F
 			names[name] = true
 		}
 	}
+	veiled := holds(rc.Change.BeforeSensitive) || holds(rc.Change.AfterSensitive)
 	for _, name := range slices.Sorted(keys(names)) {
 		f := executor.Field{Path: rc.Address + "." + name, Before: short(before[name]), After: short(after[name]), Forces: forces[name]}
 		open := holds(unknown[name])
@@ -172,7 +175,7 @@ func fields(rc *tfjson.ResourceChange, forces map[string]bool) (out []executor.F
 			continue
 		}
 		switch {
-		case sensitive(rc.Change.BeforeSensitive, name) || sensitive(rc.Change.AfterSensitive, name):
+		case veiled:
 			f.Before, f.After = executor.Hidden, executor.Hidden
 		case open:
 			f.After = executor.Unknown{}
@@ -225,14 +228,6 @@ func holds(marks any) bool {
 		return slices.ContainsFunc(x, holds)
 	}
 	return false
-}
-
-func sensitive(marks any, name string) bool {
-	if all, ok := marks.(bool); ok {
-		return all
-	}
-	each, _ := marks.(map[string]any)
-	return holds(each[name])
 }
 
 // foreseen are the outputs as they will be.

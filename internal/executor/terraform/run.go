@@ -221,7 +221,7 @@ func (n *run) trouble(ctx context.Context, what string, err error) error {
 		return ctx.Err()
 	}
 	words := strings.NewReplacer(n.m.secrets()...).Replace(tofu.Words(err))
-	if found := undefined.FindStringSubmatch(words); found != nil {
+	if found := undefined.FindStringSubmatch(words); found != nil && strings.HasPrefix(words, "Error: Missing base variable") {
 		return fault.New(fault.Invalid, "the module has no variable %.80q: declare it, or leave it out", found[1])
 	}
 	switch {
