@@ -127,7 +127,8 @@ func (t *turn) expire(ctx context.Context) error {
 	p := Plan{
 		Object: ledger.Object{Ref: ledger.Ref{Kind: KindPlan.Name, ID: ledger.NewID()}, Org: t.e.Org, Owner: t.e.Owner, Name: t.e.Name, Parent: t.e.ID, Phase: Planning},
 		Spec: PlanSpec{Environment: t.e.Name, ID: t.e.ID, Template: t.e.Spec.Template, Version: t.e.Spec.Version, Parameters: t.e.Spec.Parameters,
-			Description: t.e.Spec.Description, Tags: t.e.Spec.Tags, Destroy: true, Operator: t.e.Spec.Operator, Apply: true, End: true},
+			Description: t.e.Spec.Description, Tags: t.e.Spec.Tags, Destroy: true, Operator: t.e.Spec.Operator, Apply: true, End: true,
+			Sooner: t.e.Spec.FirstEnd.IsZero() || t.e.Spec.Ends.Before(t.e.Spec.FirstEnd)},
 	}
 	if n := t.e.Spec.Next; n != nil {
 		if err := t.finish(ctx, n.Operation, operation.Superseded, "the environment's end has come"); err != nil {

@@ -134,6 +134,8 @@ type Spec struct {
 	// back it cannot be destroyed, by nobody and no date.
 	Ends      time.Time `json:"ends,omitzero"`
 	Protected bool      `json:"protected,omitempty"`
+	// FirstEnd is the end that it was made with: whoever wanted it has agreed to that.
+	FirstEnd time.Time `json:"first_end,omitzero"`
 	// Operator: an operator of the control plane has made it. Connections may be
 	// for those alone.
 	Operator bool `json:"operator,omitempty"`
@@ -288,6 +290,9 @@ type PlanSpec struct {
 	// End: it is the environment's own end, which needs no approval: it was made with
 	// that end.
 	End bool `json:"end,omitempty"`
+	// Sooner: that end was set, or brought forward, after it was made: approvals are
+	// asked for as for any destruction.
+	Sooner bool `json:"sooner,omitempty"`
 	// Apply it as soon as it is made: it was asked for without a look at it.
 	Apply bool `json:"apply,omitempty"`
 }

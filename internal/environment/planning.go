@@ -65,7 +65,7 @@ func (r *Plans) make(ctx context.Context, task reconcile.Task, p Plan) (reconcil
 	if err := r.found(ctx, &p, found); err != nil {
 		return reconcile.Result{}, err
 	}
-	if p.Spec.End {
+	if p.Spec.End && !p.Spec.Sooner {
 		found.verdicts = withoutApprovals(found.verdicts)
 	}
 	var message string

@@ -316,7 +316,9 @@ func (t *turn) take(ctx context.Context) error {
 	if ttl > 0 {
 		spec.Ends, t.e.Status.Reminded = t.at.Add(ttl).Truncate(time.Second), t.at
 	}
-	spec.Turn++
+	if spec.Turn++; spec.Turn == 1 {
+		spec.FirstEnd = spec.Ends
+	}
 	spec.Planned, spec.Plan, spec.Next = spec.Turn, p.ID, nil
 	spec.Version, spec.Parameters, spec.Description, spec.Tags, spec.Destroy = p.Spec.Version, p.Spec.Parameters, p.Spec.Description, p.Spec.Tags, p.Spec.Destroy
 	if t.e.Phase = Destroying; !spec.Destroy {

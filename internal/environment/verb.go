@@ -32,6 +32,11 @@ func (s *Service) next(ctx context.Context, p Plan, n Next, verb string, puts ..
 			if err := e.takes(p.Spec); err != nil {
 				return o, "", err
 			}
+			if p.Spec.TTL > 0 {
+				if err := s.mayEnd(ctx, e, s.Now().Add(p.Spec.TTL)); err != nil {
+					return o, "", err
+				}
+			}
 		}
 		overtaken := ""
 		if e.Spec.Next != nil {
@@ -161,12 +166,24 @@ func (s *Service) Extend(ctx context.Context, environment string, until time.Tim
 		if e.Spec.Destroy {
 			return fault.New(fault.Conflict, "environment %s is being destroyed", e.Name).Because("destroying")
 		}
+		if err := s.mayEnd(ctx, *e, until); err != nil {
+			return err
+		}
 		e.Spec.Ends, e.Status.Reminded = until.UTC().Truncate(time.Second), now.UTC()
 		if until.IsZero() {
 			e.Spec.Ends = time.Time{}
 		}
 		return nil
 	})
+}
+
+// mayEnd refuses an end that comes sooner than the present one to those who may not
+// destroy: it would do that for them.
+func (s *Service) mayEnd(ctx context.Context, e Environment, until time.Time) error {
+	if until.IsZero() || !e.Spec.Ends.IsZero() && !until.Before(e.Spec.Ends) {
+		return nil
+	}
+	return s.allowed(ctx, "destroy", e.Spec.Version, e.Object, e.Name)
 }
 
 // Protect keeps an environment from being destroyed, by whomever and whatever date.
