@@ -355,15 +355,15 @@ func (t *turn) settle(ctx context.Context, a Settle) error {
 		if s.Deployed.IsZero() || s.Operation != "" {
 			s.Deployed = t.at
 		}
-		if all := slices.Concat(s.Checks, s.Entries); a.Phase == OK && len(all) > 0 {
-			a.Phase, a.Message = health(all)
-		}
 	}
 	if err := t.groups(ctx); err != nil {
 		return err
 	}
 	if err := t.finish(ctx, s.Operation, a.Outcome, a.Message); err != nil {
 		return err
+	}
+	if all := slices.Concat(s.Checks, s.Entries); a.Phase == OK && len(all) > 0 {
+		a.Phase, a.Message = health(all)
 	}
 	s.Operation, s.Counts = "", Counts{}
 	t.say(a.Phase, a.Message)
