@@ -15,6 +15,7 @@ import (
 	"github.com/droverhq/drover/internal/executor/executortest"
 	"github.com/droverhq/drover/internal/executor/file"
 	"github.com/droverhq/drover/internal/executor/kubernetes"
+	"github.com/droverhq/drover/internal/executor/terraform"
 	"github.com/droverhq/drover/internal/executor/vault"
 	"github.com/droverhq/drover/internal/instance"
 )
@@ -30,6 +31,7 @@ var described = map[string]executor.Executor{
 	"file":       file.New(),
 	"instance":   instance.NewExecutor(instance.ExecutorConfig{}),
 	"kubernetes": kubernetes.New(kubernetes.Config{}),
+	"terraform":  &terraform.Executor{},
 	"vault":      vault.New(vault.Config{}),
 }
 

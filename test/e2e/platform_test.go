@@ -185,6 +185,7 @@ spec:
   description: takes its time
   parameters:
     type: object
+    required: [place]
     properties: {place: {type: string}}
   resources:
     - name: it
