@@ -9,6 +9,7 @@ import (
 
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/template"
 )
 
@@ -44,9 +45,37 @@ func (s *Service) survey(ctx context.Context, p Plan) (survey, error) {
 	if out.verdicts, err = b.Judge(ctx, p, out.changes); err != nil {
 		return out, err
 	}
-	out.verdicts = append(protect(out.changes), out.verdicts...)
+	present, err := s.present(ctx, p, out.changes)
+	if err != nil {
+		return out, err
+	}
+	out.verdicts = slices.Concat(protect(out.changes), out.verdicts, present)
 	out.hash, err = hash(p.Spec, out.changes)
 	return out, err
+}
+
+// present asks the version that an environment has what a plan with another one does
+// to what is there: a version that says less is no way around it.
+func (s *Service) present(ctx context.Context, p Plan, changes []PlannedChange) ([]Verdict, error) {
+	o, err := s.Store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: p.Spec.ID})
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	e, err := Decode(o)
+	if err != nil || e.Spec.Turn == 0 || e.Spec.Version == p.Spec.Version {
+		return nil, err
+	}
+	b, err := s.Templates.Blueprint(ctx, e.Spec.Version)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) {
+		return []Verdict{{Policy: "present", Effect: approve, Message: fmt.Sprintf("the policies of %s, which it has now, cannot be asked: %s", e.Spec.Version, err)}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.Judge(ctx, p, slices.DeleteFunc(slices.Clone(changes), func(c PlannedChange) bool { return c.Action == executor.Create }))
 }
 
 // reversed lists resources so that each stands before what it needs.

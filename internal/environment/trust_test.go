@@ -1,9 +1,12 @@
 package environment_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/template"
@@ -34,6 +37,41 @@ func TestEndsOfOthers(t *testing.T) {
 	}
 	if _, _, err := w.s.Change(bob, environment.PlanOrder{Environment: o.ID, TTL: time.Second}); !fault.Is(err, fault.Denied) {
 		t.Errorf("by a plan: %v", err)
+	}
+}
+
+// A version that allows more is no way around the one that an environment has.
+func TestOlderVersionAllowsNoMore(t *testing.T) {
+	w := begin(t)
+	w.add("1", shop("db"))
+	st := shop("db", "web<db")
+	st.spec.Permissions = template.Permissions{Apply: &template.Who{Users: []string{"carol"}}}
+	st.judge = func(changes []environment.PlannedChange) (out []environment.Verdict) {
+		for _, c := range changes {
+			if c.Action == "destroy" {
+				out = append(out, environment.Verdict{Policy: "keep", Address: c.Address, Effect: "deny", Message: c.Address + " stays"})
+			}
+		}
+		return out
+	}
+	w.add("2", st)
+	carol := access.With(context.Background(), access.Principal{User: "carol", Org: "acme"})
+	o, _, err := w.s.Create(carol, environment.PlanOrder{Environment: "staging", Template: "shop"})
+	w.must(err)
+	w.work(time.Minute)
+	boss := access.With(context.Background(), access.Principal{User: "boss", Org: "acme", OrgAdmin: true})
+	down := environment.PlanOrder{Environment: "staging", Template: "shop@1"}
+	if _, _, err := w.s.Change(boss, down); !fault.Is(err, fault.Denied) {
+		t.Errorf("version 2 does not let boss apply: %v", err)
+	}
+	p, err := w.s.Plan(carol, down)
+	w.must(err)
+	w.work(time.Second)
+	if got := w.plan(p); got.Phase != environment.Forbidden || !strings.Contains(got.Status.Message, "web stays") {
+		t.Errorf("%s %q", got.Phase, got.Status.Message)
+	}
+	if _, there := w.resources(o.ID)["web"]; !there {
+		t.Error("web is gone")
 	}
 }
 

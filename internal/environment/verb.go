@@ -32,6 +32,11 @@ func (s *Service) next(ctx context.Context, p Plan, n Next, verb string, puts ..
 			if err := e.takes(p.Spec); err != nil {
 				return o, "", err
 			}
+			if e.Spec.Turn > 0 && e.Spec.Version != p.Spec.Version { // another version may allow more
+				if err := s.allowed(ctx, verb, e.Spec.Version, o, e.Name); err != nil {
+					return o, "", err
+				}
+			}
 			if p.Spec.TTL > 0 {
 				if err := s.mayEnd(ctx, e, s.Now().Add(p.Spec.TTL)); err != nil {
 					return o, "", err
