@@ -8,3 +8,6 @@ func (s *Service) SetPatience(slow, glance time.Duration) { s.slow, s.glance = s
 
 // SetRest says how long an executor is left alone that does not answer.
 func (s *Service) SetRest(d time.Duration) { s.rest = d }
+
+// RemindOf tells whether a reminder is due, and when the next one is.
+var RemindOf = remind
