@@ -176,8 +176,23 @@ func (n *run) prepare(ctx context.Context, sh *sheet, node template.Node, inputs
 		c.resource.Outputs = nil // it was never made
 	}
 	c.resource.Mark, c.resource.Save, c.resource.Fence = s.Mark, n.save, n.task.Fence(n.r.Generation)
-	c.resource.Files = n.files(n.e.Spec.Version, s.Template)
+	c.resource.Files = n.files(n.version(sh), s.Template)
 	return c, nil
+}
+
+// version of the template whose files the resource is worked on with: what is taken
+// away is so with those that it was made with.
+func (n *run) version(sh *sheet) string {
+	if !n.r.Spec.Absent {
+		return n.e.Spec.Version
+	}
+	if n.r.Status.Version != "" {
+		return n.r.Status.Version
+	}
+	if _, known := n.node(sh); !known && n.e.Spec.Previous != nil { // it was begun, and never ended
+		return n.e.Spec.Previous.Version
+	}
+	return n.e.Spec.Version
 }
 
 // begin opens the log: of a turn that goes on where an earlier run left it.
