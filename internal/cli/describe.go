@@ -152,6 +152,10 @@ func (c *CLI) about(ctx context.Context, s *session, r v1.Resource, o v1.Object,
 		return clusterFacts(o, use, entered(history), c.now()), func() error { return c.clusterSections(o, use) }
 	case "clusterprofile":
 		return profileFacts(o), func() error { return c.profileSections(o) }
+	case "environment":
+		return c.envFacts(o), func() error { return c.envSections(ctx, s, o) }
+	case "template":
+		return templateFacts(o), func() error { return nil }
 	}
 	return nil, nil
 }

@@ -207,7 +207,7 @@ func (c *CLI) planColor(action, text string) string {
 
 // brief is a value on one line, shortened.
 func brief(v json.RawMessage) string {
-	text := clean(strings.Join(strings.Fields(string(v)), " "), false)
+	text := clean(strings.Join(strings.Fields(plainJSON(v)), " "), false)
 	if text == `"(secret)"` || text == `"(known after apply)"` {
 		return strings.Trim(text, `"`)
 	}
@@ -215,6 +215,11 @@ func brief(v json.RawMessage) string {
 		return string(short[:99]) + "…"
 	}
 	return text
+}
+
+// plainJSON takes back what JSON escapes for the sake of web pages.
+func plainJSON(v json.RawMessage) string {
+	return strings.NewReplacer(`\\`, `\\`, `\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(v))
 }
 
 func (c *CLI) applyEnv() *cobra.Command {

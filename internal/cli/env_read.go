@@ -45,18 +45,7 @@ func (c *CLI) graphEnv() *cobra.Command {
 			case "mermaid":
 				return c.mermaid(g)
 			}
-			t := table{head: []string{"RESOURCE", "EXECUTOR", "PHASE", "NEEDS", "MESSAGE"}}
-			for _, n := range g.Nodes {
-				executor, phase := n.Executor, n.Phase
-				if n.External {
-					executor, phase = "-", "outside"
-				}
-				if n.Drifted {
-					phase += ", drifted"
-				}
-				t.add(n.Address, executor, phase, strings.Join(n.Needs, " "), n.Message)
-			}
-			return t.write(c.cfg.Out)
+			return c.graphTable(g, "")
 		},
 	}
 	outputFlag(cmd, "table", "svg", "mermaid", "json", "yaml")
@@ -68,7 +57,7 @@ func (c *CLI) mermaid(g v1.Graph) error {
 	c.printf("graph LR\n")
 	for i, n := range g.Nodes {
 		at[n.Address] = i
-		c.printf("  n%d[\"%s\"]\n", i, strings.ReplaceAll(clean(n.Address+"<br/>"+n.Phase, false), `"`, "'"))
+		c.printf("  n%d[\"%s\"]\n", i, mermaidText(n))
 	}
 	for i, n := range g.Nodes {
 		for _, need := range n.Needs {
@@ -78,6 +67,16 @@ func (c *CLI) mermaid(g v1.Graph) error {
 		}
 	}
 	return nil
+}
+
+// mermaidText is a label that neither ends its quotes nor is markup.
+func mermaidText(n v1.GraphNode) string {
+	safe := strings.NewReplacer(`"`, "#quot;", "<", "#lt;", ">", "#gt;", "#", "#35;", "\n", " ")
+	phase := n.Phase
+	if n.External {
+		phase = "outside"
+	}
+	return safe.Replace(clean(n.Address, false)) + "<br/>" + safe.Replace(clean(phase, false))
 }
 
 func (c *CLI) outputsEnv() *cobra.Command {
@@ -187,12 +186,7 @@ did it where that is known. What could not be looked at is unknown, not gone.`,
 			}
 			t := table{head: []string{"RESOURCE", "WHAT", "STATE", "FIRST SEEN", "BY", "DIFFERENCE"}}
 			for _, d := range page.Items {
-				var spec struct {
-					Address, What, By string
-					First             time.Time
-					Fields            []v1.Difference
-				}
-				_ = json.Unmarshal(d.Spec, &spec)
+				spec := driftOf(d)
 				var fields []string
 				for _, f := range spec.Fields {
 					fields = append(fields, fmt.Sprintf("%s: %s → %s", f.Path, brief(f.Before), brief(f.After)))
@@ -314,7 +308,7 @@ func (c *CLI) relatedTree(all []v1.Related, of, by string) {
 				name = r.Environment + "/" + r.Name
 			}
 		}
-		c.printf("%s%s %s\n", by, clean(name, false), c.phase(clean(r.Phase, false)))
+		c.printf("%s\n", strings.TrimRight(by+clean(name, false)+" "+c.phase(clean(r.Phase, false)), " "))
 		c.relatedTree(all, r.End, by+"  ")
 	}
 }

@@ -95,7 +95,7 @@ func (c *CLI) followEnv(ctx context.Context, s *session, w carrying, show *walk)
 	}
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	asked := false
+	asked, seen := false, w.since
 	for ticks := 1; ; ticks++ {
 		select {
 		case <-ctx.Done():
@@ -114,14 +114,30 @@ func (c *CLI) followEnv(ctx context.Context, s *session, w carrying, show *walk)
 			case e.err != nil:
 				return last, e.err
 			case o.Kind == "resource" && o.Parent == w.object.ID:
+				seen = max(seen, e.change.Seq)
 				show.change(e.change)
 			case o.ID == w.object.ID:
 				last = o
 				show.say(envOf(o).Status.Message)
 				if done, err := c.judge(ctx, s, last, op, w.gone); done || err != nil {
+					c.catchUp(ctx, s, o.ID, seen, show)
 					return last, err
 				}
 			}
+		}
+	}
+}
+
+// catchUp shows what the stream of resources was too slow to bring before the
+// environment's own. What cannot be read now is not worth a failure.
+func (c *CLI) catchUp(ctx context.Context, s *session, environment string, after int64, show *walk) {
+	page, err := s.Changes(ctx, client.ChangeOptions{After: after, Resource: "resources", Limit: 1000})
+	if err != nil {
+		return
+	}
+	for _, ch := range page.Items {
+		if ch.Object.Parent == environment {
+			show.change(ch)
 		}
 	}
 }
@@ -191,7 +207,8 @@ func (w *walk) change(ch v1.Change) {
 	}
 	w.clear()
 	_, message := statusOf(o)
-	fmt.Fprintf(w.out, "%-28s %-11s %8s  %s\n", clean(o.Name, false), w.cli.phase(phase), seconds(ch.At.Sub(w.began[o.Name])), clean(message, false))
+	line := fmt.Sprintf("%-28s %s%*s %8s  %s", clean(o.Name, false), w.cli.phase(phase), max(11-len(phase), 0), "", seconds(ch.At.Sub(w.began[o.Name])), clean(message, false))
+	fmt.Fprintln(w.out, strings.TrimRight(line, " "))
 	w.draw()
 }
 

@@ -33,7 +33,7 @@ func newFake() http.Handler {
 	f.write("system", "schedule:start", "create", v1.Object{Kind: "offering", ID: "o1", Resource: "offerings", Name: "dinosaur", Generation: 1})
 	mux := http.NewServeMux()
 	routes := map[string]func(r *http.Request) (any, error){
-		"GET /api/v1/kinds":               f.resources,
+		"GET /api/v1/kinds":                   f.resources,
 		"GET /api/v1/whoami":                  func(*http.Request) (any, error) { return v1.WhoAmI{User: "alice"}, nil },
 		"GET /api/v1/ledger":                  f.ledger,
 		"GET /api/v1/changes":                 f.changes,
@@ -58,6 +58,7 @@ func newFake() http.Handler {
 		"DELETE /api/v1/serviceaccounts/{id}":     f.deleteAccount,
 	}
 	maps.Copy(routes, f.clusterRoutes())
+	maps.Copy(routes, f.environmentRoutes())
 	for pattern, h := range routes {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "Bearer good" && !f.idp.knows(r.Header.Get("Authorization")) {
@@ -161,6 +162,13 @@ func (f *fake) resources(*http.Request) (any, error) {
 		{Name: "serviceaccounts", Singular: "serviceaccount", Kind: "serviceaccount", Verbs: []string{"create", "delete", "get", "list", "reset"}},
 		{Name: "terms", Singular: "terms", Kind: "terms", Verbs: []string{"accept", "apply", "get", "list", "delete"}},
 		{Name: "approvals", Singular: "approval", Kind: "approval", Verbs: []string{"approve", "get", "list", "refuse"}},
+		{Name: "templates", Singular: "template", Kind: "template", Verbs: []string{"add", "delete", "get", "list"}},
+		{Name: "templateversions", Singular: "templateversion", Kind: "templateversion", Verbs: []string{"get", "list"}},
+		{Name: "environments", Singular: "environment", Kind: "environment", Verbs: []string{"get", "list"}},
+		{Name: "resources", Singular: "resource", Kind: "resource", Verbs: []string{"get", "list"}},
+		{Name: "plans", Singular: "plan", Kind: "plan", Verbs: []string{"get", "list"}},
+		{Name: "drifts", Singular: "drift", Kind: "drift", Verbs: []string{"get", "list"}},
+		{Name: "operations", Singular: "operation", Kind: "operation", Verbs: []string{"get", "list"}},
 	}}, nil
 }
 
@@ -358,6 +366,9 @@ func (f *fake) watch(w http.ResponseWriter, r *http.Request) {
 	resource, id := q.Get("resource"), q.Get("id")
 	f.mu.Lock()
 	cut := false
+	if resource == "resources" { // beside an environment's own, which moves things
+		id = "nothing"
+	}
 	if id == "" {
 		if f.wide++; f.wide%2 == 0 {
 			f.mu.Unlock()
@@ -381,7 +392,7 @@ func (f *fake) watch(w http.ResponseWriter, r *http.Request) {
 		}
 		f.plan[key] = f.plan[key][len(plan):]
 	}
-	out := f.after(r, resource, id)
+	out := f.after(r, resource, q.Get("id"))
 	f.mu.Unlock()
 	for _, ch := range out.Items {
 		data, _ := json.Marshal(ch)

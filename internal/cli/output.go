@@ -160,7 +160,7 @@ func (c *CLI) phase(text string) string {
 		code = "32"
 	case strings.Contains(lower, "fail"):
 		code = "31"
-	case strings.Contains(lower, "delet") || lower == "suspended":
+	case strings.Contains(lower, "delet") || strings.Contains(lower, "destroy") || lower == "suspended":
 		code = "2"
 	}
 	return "\x1b[" + code + "m" + text + "\x1b[0m"

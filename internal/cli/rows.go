@@ -44,6 +44,10 @@ func (c *CLI) objectTable(ctx context.Context, r getRequest, items []v1.Object) 
 	case "clusterprofile":
 		all = append(all, profileColumns()...)
 	default:
+		if own := c.ofTemplates(r.resource.Kind); own != nil {
+			all = append(all, own...)
+			break
+		}
 		all = append(all, column{head: "PHASE", cell: phaseOf})
 		all = append(all, fieldColumns(r.resource, items)...)
 	}
@@ -53,7 +57,7 @@ func (c *CLI) objectTable(ctx context.Context, r getRequest, items []v1.Object) 
 		column{"GENERATION", true, func(o v1.Object) string { return strconv.FormatInt(o.Generation, 10) }},
 		column{"REVISION", true, func(o v1.Object) string { return strconv.FormatInt(o.Version, 10) }},
 	)
-	if !rows.clouded && r.resource.Kind != "clusterprofile" { // operators' things have no owner
+	if !slices.Contains([]string{"cluster", "clusterprofile", "template", "templateversion"}, r.resource.Kind) { // operators' things have no owner
 		all = append(all, column{"OWNER", false, func(o v1.Object) string { return o.Owner }})
 	}
 	all = append(all,

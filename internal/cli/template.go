@@ -93,14 +93,14 @@ twice is one version.`,
 			if format := output(cmd); format == "json" || format == "yaml" {
 				return c.print(format, made)
 			}
-			name, version, commit := fieldText(made.Fields["template"]), fieldText(made.Fields["version"]), fieldText(made.Fields["commit"])
+			name, version, commit := fieldText(made.Fields["template"]), fieldText(made.Fields["version"]), shortCommit(fieldText(made.Fields["commit"]))
 			switch {
 			case a.DryRun:
 				c.printf("template %s %s is in order\n", clean(name, false), clean(version, false))
 			case !made.New:
-				c.printf("template/%s unchanged (version %s, commit %.12s)\n", clean(name, false), clean(version, false), clean(commit, false))
+				c.printf("template/%s unchanged (version %s, commit %s)\n", clean(name, false), clean(version, false), clean(commit, false))
 			default:
-				c.printf("template/%s added (version %s, commit %.12s)\n", clean(name, false), clean(version, false), clean(commit, false))
+				c.printf("template/%s added (version %s, commit %s)\n", clean(name, false), clean(version, false), clean(commit, false))
 				c.note("`drover env plan NAME --template %s` tells what it would make", clean(name, false))
 			}
 			return nil
@@ -195,8 +195,7 @@ func (c *CLI) templateVersions() *cobra.Command {
 			}
 			t := table{head: []string{"VERSION", "COMMIT", "AGE", "ID"}}
 			for _, o := range page.Items {
-				commit := fieldText(o.Fields["commit"])
-				t.add(fieldText(o.Fields["version"]), commit[:min(12, len(commit))], age(c.now().Sub(o.Created)), o.ID)
+				t.add(fieldText(o.Fields["version"]), shortCommit(fieldText(o.Fields["commit"])), age(c.now().Sub(o.Created)), o.ID)
 			}
 			return t.write(c.cfg.Out)
 		},
