@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/droverhq/drover/internal/document"
@@ -79,10 +80,41 @@ func (t *Template) Validate(params map[string]any) (map[string]any, error) {
 		return map[string]any{}, nil
 	}
 	out, err := t.parameters.Validate(params)
+	if err == nil {
+		if problems := secretly(t.Spec.Parameters, out, nil); len(problems) > 0 {
+			err = schema.Problems(problems)
+		}
+	}
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "%w", err).Because("parameters")
 	}
 	return out, nil
+}
+
+// secretly lists what is given for parameters that are declared as secrets: those of
+// an environment are kept and shown as they are, in its plans and history too. A
+// template within another one may be given such, from outputs.
+func secretly(doc map[string]any, value any, path []string) (out []schema.Problem) {
+	if hidden, _ := doc["writeOnly"].(bool); hidden || doc["format"] == "password" {
+		return []schema.Problem{{Path: path, Message: "is a secret, and parameters are kept where many read them: have a resource generate or read it, and refer to its output"}}
+	}
+	switch x := value.(type) {
+	case map[string]any:
+		properties, _ := doc["properties"].(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(x)) {
+			inner, ok := properties[name].(map[string]any)
+			if !ok {
+				inner, _ = doc["additionalProperties"].(map[string]any)
+			}
+			out = append(out, secretly(inner, x[name], append(slices.Clone(path), name))...)
+		}
+	case []any:
+		items, _ := doc["items"].(map[string]any)
+		for i, v := range x {
+			out = append(out, secretly(items, v, append(slices.Clone(path), strconv.Itoa(i)))...)
+		}
+	}
+	return out
 }
 
 // constant evaluates a document knowing nothing but itself, and looks at what
