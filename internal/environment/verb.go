@@ -7,6 +7,7 @@ import (
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/operation"
 )
 
 // next writes that a plan is wanted of its environment, which is made where it is
@@ -235,4 +236,24 @@ func visible(ctx context.Context, o ledger.Object, err error, what, name string)
 		return ledger.Object{}, fault.New(fault.NotFound, "there is no %s %.80q", what, name)
 	}
 	return o, nil
+}
+
+// start is the operation of a verb, and the end of the one that it overtakes.
+func (s *Service) start(ctx context.Context, verb string, of ledger.Object, overtaken string) (id string, puts []ledger.Put, err error) {
+	begin := operation.Start(verb, of, ledger.CauseOf(ctx))
+	end, err := s.end(ctx, overtaken, operation.Superseded, "a later "+verb+" took its place")
+	return begin.Object.ID, append(end, begin), err
+}
+
+// end ends an operation where it still runs.
+func (s *Service) end(ctx context.Context, id, phase, reason string) ([]ledger.Put, error) {
+	if id == "" {
+		return nil, nil
+	}
+	op, err := s.Store.Get(ctx, ledger.Ref{Kind: operation.Kind.Name, ID: id})
+	if err != nil || op.Phase != operation.Running {
+		return nil, err
+	}
+	put, err := operation.Finish(op, phase, reason, s.Now())
+	return []ledger.Put{put}, err
 }
