@@ -159,6 +159,7 @@ func (w *world) asWanted() {
 // wherever the process is killed: nothing is made too early, nothing is lost, and
 // in the end everything is as it was wanted last, or gone without a trace.
 func TestAnyInterleaving(t *testing.T) {
+	few(t, "40")
 	kills, n := 0, 0
 	var last *world // whose ledger goes on to be used: to open one takes long
 	rapid.Check(t, func(rt *rapid.T) {

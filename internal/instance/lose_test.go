@@ -53,6 +53,7 @@ func TestPlanOfWhatIsLost(t *testing.T) {
 // room, with no operation open, can be deleted with nobody there to confirm, and
 // only what was deleted is removed if the data plane returns.
 func TestNothingThatIsLostIsStuck(t *testing.T) {
+	few(t, "40")
 	off := dinosaur(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "world")

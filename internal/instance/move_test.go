@@ -156,6 +156,7 @@ func (p *pair) holds(*rapid.T) {
 // there, nothing is reserved twice, no cluster is overfilled, and in the end the
 // drained one is empty as far as there was room.
 func TestMovesLoseNothing(t *testing.T) {
+	few(t, "20")
 	off := dinosaur(t)
 	off.Spec.Placement.Movable = true
 	rapid.Check(t, func(rt *rapid.T) {
