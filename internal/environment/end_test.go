@@ -2,7 +2,6 @@ package environment_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -209,29 +208,4 @@ func TestRemind(t *testing.T) {
 			t.Fatalf("%d reminders of %d", given, possible)
 		}
 	})
-}
-
-// BenchmarkEnds has a thousand environments reach their end in one minute, and tells
-// how long it takes until the last is being destroyed, with one worker.
-func BenchmarkEnds(b *testing.B) {
-	const many = 1000
-	for range b.N {
-		w := newWorld(b, b.TempDir())
-		w.open()
-		w.add("1", shop("db"))
-		for i := range many {
-			_, _, err := w.s.Create(alice, environment.PlanOrder{Environment: fmt.Sprintf("e%d", i), Template: "shop", TTL: time.Hour})
-			w.must(err)
-		}
-		w.work(time.Minute)
-		began := time.Now()
-		w.work(time.Hour)
-		b.ReportMetric(time.Since(began).Seconds(), "s/all-gone")
-		left, err := w.store.Total(context.Background(), ledger.Query{Kind: "environment"})
-		w.must(err)
-		if left != 0 {
-			b.Fatalf("%d are left", left)
-		}
-		w.store.Close()
-	}
 }
