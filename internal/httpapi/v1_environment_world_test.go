@@ -129,7 +129,8 @@ func (b *box) spoil() {
 // site is a world with templates and environments, and with the loop.
 type site struct {
 	*world
-	box *box
+	box    *box
+	issuer *access.Issuer
 }
 
 func newSite(t *testing.T) *site {
@@ -142,7 +143,10 @@ func newSite(t *testing.T) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{&world{T: t, ledger: l, gate: &gate{revoked: map[string]bool{}}, log: &bytes.Buffer{}, written: make(chan struct{}, 1)}, &box{made: map[string]string{}}}
+	s := &site{&world{T: t, ledger: l, gate: &gate{revoked: map[string]bool{}}, log: &bytes.Buffer{}, written: make(chan struct{}, 1)}, &box{made: map[string]string{}}, nil}
+	if s.issuer, err = access.NewIssuer(access.IssuerConfig{Store: l}); err != nil {
+		t.Fatal(err)
+	}
 	registry := offering.NewService(offering.Config{Store: l}).Registry()
 	guard := breaker.NewService(breaker.Config{Store: l})
 	templates := template.NewService(template.Config{Store: l, Files: l, Executors: map[string]executor.Description{"box": s.box.Describe()}, Source: source.Choose{}})
@@ -160,7 +164,7 @@ func newSite(t *testing.T) *site {
 	running.Go(func() { _ = loop.Run(ctx) })
 	handler, err := httpapi.New(httpapi.Config{
 		Ending: ctx, Ledger: l, Feed: feed, Offerings: registry, Approvals: guard, Templates: templates, Environments: environments,
-		Instances: instance.NewService(instance.Config{Store: l, Offerings: registry}), Clusters: cluster.NewService(l), Authenticator: s.gate,
+		Instances: instance.NewService(instance.Config{Store: l, Offerings: registry}), Clusters: cluster.NewService(l), Authenticator: s.gate, Issuer: s.issuer,
 		Log: slog.New(slog.NewTextHandler(s, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {

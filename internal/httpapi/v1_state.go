@@ -38,7 +38,7 @@ func (o *own) routesState() {
 		return
 	}
 	tags := []string{"environments"}
-	serve := ServeState(o.Environments.States(), o.fail)
+	serve := o.runsOnly(ServeState(o.Environments.States(), o.fail))
 	state := map[string]*huma.MediaType{"application/json": {Schema: &huma.Schema{Type: "object"}}}
 	security := []map[string][]string{{"basic": {}}}
 	o.api.OpenAPI().Components.SecuritySchemes["basic"] = &huma.SecurityScheme{Type: "http", Scheme: "basic"}
@@ -69,6 +69,21 @@ func (o *own) routesState() {
 	}, func(ctx context.Context, in *unlockInput) (*accepted, error) {
 		e, err := o.Environments.Unlock(ctx, in.ID, in.Address)
 		return o.acceptEnvironment(ctx)(e, "", err)
+	})
+}
+
+// runsOnly keeps everybody else from states, operators too: they are full of secrets.
+func (o *own) runsOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, run, err := o.remembering(r)
+		if err == nil && !run {
+			err = fault.New(fault.Denied, "states are for the runs that work on them").Because("token")
+		}
+		if err != nil {
+			o.fail(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -9,21 +9,17 @@ import (
 	"github.com/droverhq/drover/internal/executor/action"
 	"github.com/droverhq/drover/internal/executor/consul"
 	"github.com/droverhq/drover/internal/executor/file"
+	"github.com/droverhq/drover/internal/executor/terraform"
 	"github.com/droverhq/drover/internal/executor/vault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/template"
 )
 
-// real are the executors as they describe themselves; those of other rooms are
-// described by what the examples use of them.
+// real are the executors as they describe themselves.
 func real() template.Surroundings {
-	text := map[string]any{"type": "string"}
 	return template.Surroundings{Executors: map[string]executor.Description{
 		"file": file.New().Describe(), "consul": consul.New(consul.Config{}).Describe(), "vault": vault.New(vault.Config{}).Describe(), "action": action.Executor{}.Describe(),
-		"terraform": {Open: true, Inputs: map[string]any{"type": "object", "additionalProperties": false, "required": []any{"files"}, "properties": map[string]any{
-			"files": map[string]any{"type": "object", "additionalProperties": text}, "variables": map[string]any{"type": "object"},
-		}}},
-		"instance": (&instance.Executor{}).Describe(),
+		"terraform": (&terraform.Executor{}).Describe(), "instance": (&instance.Executor{}).Describe(),
 	}}
 }
 
