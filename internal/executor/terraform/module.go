@@ -75,7 +75,7 @@ func (m *module) read(ctx context.Context, r executor.Resource) error {
 	switch {
 	case at.Given == files.Given:
 		return fault.New(fault.Invalid, "give either module, a directory of the template's tree, or files")
-	case !m.known:
+	case !at.Known || !files.Known:
 		return nil
 	case files.Given:
 		m.files = map[string][]byte{}
