@@ -139,11 +139,11 @@ func (s *Service) tail(ctx context.Context, o ledger.Object, offset int64) (Tail
 func (s *Service) part(ctx context.Context, id, digest string, from, offset int64, running bool) (Tail, error) {
 	t := Tail{Running: running}
 	var text []byte
-	if live := s.logs.live(id); live != nil {
+	// One that is left of a run which another replica has ended is not being said.
+	if live := s.logs.live(id); live != nil && running {
 		live.mu.Lock()
 		text, from = bytes.Clone(live.text), live.from
 		live.mu.Unlock()
-		t.Running = true
 	} else if digest != "" {
 		var err error
 		if text, err = s.Keeper.Blob(ctx, digest); err != nil {
