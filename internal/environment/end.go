@@ -66,6 +66,9 @@ func planEnd(e Environment, seen Seen, now time.Time) []Action {
 		return nil
 	}
 	if p := seen.Plan; e.Spec.Next != nil && p != nil && p.Spec.Destroy && (p.Spec.End || p.Phase == Planning || p.Phase == Planned) {
+		if message := "its end has come: " + p.Status.Message; p.Phase == Asking && e.Phase == OK && e.Status.Message != message {
+			return []Action{Say{Phase: e.Phase, Message: message}}
+		}
 		return nil // it is about to go
 	}
 	if !e.Status.Ended.IsZero() && !e.Status.Ended.Before(e.Spec.Ends) && now.Before(e.Status.Ended.Add(endAgain)) {
