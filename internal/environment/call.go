@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/droverhq/drover/internal/executor"
@@ -21,13 +22,21 @@ import (
 // it.
 type calls struct {
 	mu sync.Mutex
-	of map[string]*resilience.Policy
+	of map[string]*side
+}
+
+// side is an executor and connection with whose call failed there last: what that
+// said is nobody else's to read.
+type side struct {
+	*resilience.Policy
+	name string
+	last atomic.Pointer[string]
 }
 
 // forever is the timeout of a policy: each call brings its own.
 const forever = 365 * 24 * time.Hour
 
-func (s *Service) policy(name, connection string, d executor.Description) *resilience.Policy {
+func (s *Service) policy(name, connection string, d executor.Description) *side {
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
 	key := name
@@ -35,14 +44,14 @@ func (s *Service) policy(name, connection string, d executor.Description) *resil
 		key += "/" + connection
 	}
 	if s.calls.of == nil {
-		s.calls.of = map[string]*resilience.Policy{}
+		s.calls.of = map[string]*side{}
 	}
 	if s.calls.of[key] == nil {
 		atOnce := d.AtOnce
 		if atOnce <= 0 {
 			atOnce = 16
 		}
-		s.calls.of[key] = resilience.New(resilience.Config{Name: "executor " + key, Timeout: forever, AtOnce: atOnce, Rest: s.rest, Observer: s.Observer})
+		s.calls.of[key] = &side{name: key, Policy: resilience.New(resilience.Config{Name: "executor " + key, Timeout: forever, AtOnce: atOnce, Rest: s.rest, Observer: s.Observer})}
 	}
 	return s.calls.of[key]
 }
@@ -51,7 +60,7 @@ func (s *Service) policy(name, connection string, d executor.Description) *resil
 type call struct {
 	executor.Executor
 	resource executor.Resource
-	policy   *resilience.Policy
+	policy   *side
 	timeout  time.Duration
 	known    []any // trees that hold secrets of it
 	veil     veil  // over those
@@ -138,13 +147,24 @@ var errSlow = errors.New("timeout")
 // do makes the call once, or again while the other side is away. What its error
 // says is fit for people.
 func (c *call) do(ctx context.Context, again bool, call func(context.Context, executor.Resource) error) error {
+	var own error // what says nothing about the other side
 	within := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errSlow)
 		defer cancel()
 		err := call(ctx, c.resource)
-		if err != nil && errors.Is(context.Cause(ctx), errSlow) {
-			return fault.New(fault.Unavailable, "it took longer than %s", c.timeout).Because("timeout")
+		if own = nil; err == nil {
+			return nil
 		}
+		if errors.Is(context.Cause(ctx), errSlow) {
+			err = fault.New(fault.Unavailable, "it took longer than %s", c.timeout).Because("timeout")
+		}
+		err = seemly{err, c.veil.text(err.Error())}
+		if c.alone(err) {
+			own = err
+			return nil
+		}
+		whose := c.whose()
+		c.policy.last.Store(&whose)
 		return err
 	}
 	run := c.policy.Once
@@ -156,9 +176,27 @@ func (c *call) do(ctx context.Context, again bool, call func(context.Context, ex
 		err = run(ctx, within) // others plan at the same time: each try waits for its turn
 	}
 	if err == nil {
-		return nil
+		return own
 	}
-	return seemly{err, c.veil.text(err.Error())}
+	text := c.veil.text(err.Error())
+	if last := c.policy.last.Load(); fault.Reason(err) == "breaker-open" && (last == nil || *last != c.whose()) {
+		text = fmt.Sprintf("executor %s does not answer; it is tried again by itself", c.policy.name)
+	}
+	return seemly{err, text}
+}
+
+func (c *call) whose() string { return c.resource.Org + "/" + c.resource.Owner }
+
+// alone reports whether an error is about what the resource asks for, such as a
+// command that ends badly: others are not to wait because of it.
+func (c *call) alone(err error) bool {
+	switch fault.Reason(err) {
+	case "exit", "failed":
+		return true
+	case "timeout":
+		return !c.Describe().Connects
+	}
+	return false
 }
 
 // seemly is an error whose text holds no secret.
