@@ -166,6 +166,39 @@ func TestShop(t *testing.T) {
 	types("bin/drover env get", `shop-staging`)
 }
 
+// The lines of the README about environments, as they stand there.
+func TestReadmeShop(t *testing.T) {
+	dir, s := desk(t)
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(examples, filepath.Join(dir, "examples")); err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for _, block := range blocks(t) {
+		if !strings.HasPrefix(block[0], "bin/drover template") {
+			continue
+		}
+		for _, line := range block {
+			lines++
+			if out, code := typed(t, dir, line); code != 0 {
+				t.Fatalf("%s ended with %d\n%s", line, code, out)
+			}
+		}
+	}
+	if lines != 5 {
+		t.Errorf("the README has %d lines about environments", lines)
+	}
+	if drawn, err := os.ReadFile(filepath.Join(dir, "demo.svg")); err != nil || !strings.HasPrefix(string(drawn), "<svg ") {
+		t.Errorf("the drawing is %.80q, %v", drawn, err)
+	}
+	if n := drover.Instances(s.DataDir); len(n) != 1 {
+		t.Errorf("%d dinosaurs run, not one", len(n))
+	}
+}
+
 // gated has a resource whose program waits until a file is there.
 const gated = `
 apiVersion: drover.dev/v1
