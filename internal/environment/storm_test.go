@@ -309,6 +309,7 @@ func TestAnyInterleaving(t *testing.T) {
 		w.atRest()
 		w.asWanted()
 		w.hidesSecrets()
+		w.moves()
 		for _, e := range w.environments() {
 			_, _, err := w.s.Destroy(alice, e.ID, "")
 			w.must(err)
