@@ -261,7 +261,10 @@ func hash(p PlanSpec, changes []PlannedChange) (string, error) {
 	}
 	all := make([]change, len(changes))
 	for i, c := range changes {
-		all[i] = change{c.ID, c.Action, c.Mark, c.Fields}
+		// What an executor tells in another order is the same.
+		fields := slices.Clone(c.Fields)
+		slices.SortStableFunc(fields, func(a, b executor.Field) int { return compare(a.Path, b.Path) })
+		all[i] = change{c.ID, c.Action, c.Mark, fields}
 	}
 	slices.SortFunc(all, func(a, b change) int {
 		switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/droverhq/drover/internal/executor"
@@ -168,7 +169,9 @@ func (w *work) idOf(o, meta map[string]any) string {
 func loose(id manifest.ID) string { return id.Group + "/" + id.Kind + "/" + id.Name }
 
 func unknownPaths(at string, v any) []string {
-	return paths(at, v, func(v any) bool { _, ok := v.(executor.Unknown); return ok || isSecret(v) && !executor.Whole(v) })
+	out := paths(at, v, func(v any) bool { _, ok := v.(executor.Unknown); return ok || isSecret(v) && !executor.Whole(v) })
+	slices.Sort(out) // a plan tells them, and must come out the same again
+	return out
 }
 
 func secretPaths(at string, v any) []string { return paths(at, v, isSecret) }
