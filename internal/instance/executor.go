@@ -153,14 +153,14 @@ func (e *Executor) Apply(ctx context.Context, r executor.Resource) (executor.Res
 	if r.Mark != "" && r.Mark != w.mark() && (w.memory.Plan == "" || r.Mark != w.memory.Plan) {
 		return executor.Result{}, executor.Moved("the instance " + w.label())
 	}
-	switch {
-	case w.in == nil:
+	if w.in == nil {
 		return e.order(ctx, r, w)
-	case w.in.Spec.Deleted:
-		return waiting("the instance %s is being deleted; it is made again once it is gone", w.in.Name)
 	}
 	if err := w.remember(ctx, r, note{ID: w.memory.ID, Offering: w.memory.Offering, Plan: r.Mark}); err != nil {
 		return executor.Result{}, err
+	}
+	if w.in.Spec.Deleted {
+		return waiting("the instance %s is being deleted; it is made again once it is gone", w.in.Name)
 	}
 	as := access.With(ctx, access.Principal{User: w.in.Owner, Org: w.in.Org})
 	if forced(fields) != nil {

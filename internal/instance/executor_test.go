@@ -223,6 +223,29 @@ func TestExecutorOrdersOnce(t *testing.T) {
 	}
 }
 
+// A plan that replaces what somebody has deleted is carried out once that is gone.
+func TestExecutorReplacesDeleted(t *testing.T) {
+	f := newFleet(t)
+	r := kept(map[string]any{"offering": "dinosaur"})
+	first, err := f.until(t, f.x.Apply, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Outputs = first.Outputs
+	if _, err := f.service.Delete(ann, "dinosaur", first.Outputs["id"].(string)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := f.x.Plan(t.Context(), *r)
+	if err != nil || c.Action != executor.Replace {
+		t.Fatalf("%s %v", c.Action, err)
+	}
+	r.Mark = c.Mark
+	again, err := f.until(t, f.x.Apply, r)
+	if err != nil || again.Outputs["id"] == first.Outputs["id"] {
+		t.Errorf("%v %v", again.Outputs, err)
+	}
+}
+
 func TestExecutorSees(t *testing.T) {
 	f := newFleet(t)
 	r := kept(map[string]any{"offering": "dinosaur"})
