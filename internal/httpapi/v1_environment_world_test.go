@@ -126,6 +126,19 @@ func (b *box) spoil() {
 	}
 }
 
+// parrot runs actions: it repeats what it is told.
+type parrot struct{}
+
+func (parrot) Check(template.Command, map[string][]byte) error { return nil }
+
+func (parrot) Run(_ context.Context, c template.Command, _ map[string][]byte, log io.Writer) error {
+	fmt.Fprintf(log, "%q %v\n", c.Argv, c.Env)
+	if c.Env["WORD"] == "fall" {
+		return fault.New(fault.Invalid, "the parrot fell off its perch")
+	}
+	return nil
+}
+
 // site is a world with templates and environments, and with the loop.
 type site struct {
 	*world
@@ -151,7 +164,7 @@ func newSite(t *testing.T) *site {
 	guard := breaker.NewService(breaker.Config{Store: l})
 	templates := template.NewService(template.Config{Store: l, Files: l, Executors: map[string]executor.Description{"box": s.box.Describe()}, Source: source.Choose{}})
 	environments := environment.NewService(environment.Config{Store: l, Keeper: l, Finder: l, Approvals: guard,
-		Templates: environment.Drawings{Service: templates}, Executors: map[string]executor.Executor{"box": s.box}})
+		Templates: environment.Drawings{Service: templates}, Executors: map[string]executor.Executor{"box": s.box}, Runner: parrot{}})
 	templates.Users = environments
 	guard.Waiters = map[string]breaker.Waiters{environment.KindPlan.Name: environments}
 	feed := ledger.NewFeed(l)

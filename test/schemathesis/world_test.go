@@ -70,6 +70,7 @@ func newWorld(t *testing.T) *world {
 		w.ids = append(w.ids, w.order(t, kafkas+"/kafkas", name))
 	}
 	w.ids = append(w.ids, w.order(t, dinosaurs+"/dinosaurs", "rex"))
+	w.ids = append(w.ids, w.environment(t)...)
 	account := w.ask(t, w.tenant, "POST", kafkas+"/service_accounts", `{"name": "robot"}`, 202)
 	w.ids = append(w.ids, account["id"].(string), "c1", "c2", "house-rules", "acme", "7", "aws", "local")
 	// One that runs, so that more can be asked of it.
@@ -79,6 +80,36 @@ func newWorld(t *testing.T) *world {
 		return w.ask(t, w.tenant, "GET", kafkas+"/kafkas/"+w.ids[0], "", 200)["status"] == "ready"
 	})
 	return w
+}
+
+const yardTemplate = `apiVersion: drover.dev/v1
+kind: Template
+metadata: {name: yard}
+spec:
+  version: 1.0.0
+  description: A yard with a gate
+  parameters: {type: object, properties: {color: {type: string, default: green, maxLength: 32}}}
+  resources:
+  - {name: gate, executor: file, external: [{name: street}], with: {path: "${env.id}/gate", content: "${params.color}"}}
+  - {name: wall, executor: file, count: 2, with: {path: "${env.id}/wall-${index}", content: "${gate.outputs.path}"}}
+  outputs: [{name: gate, value: "${gate.outputs.path}"}]
+`
+
+// environment makes one, with a plan of its next change, and returns what they are
+// called by.
+func (w *world) environment(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "template.yaml"), []byte(yardTemplate), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.run(t, "template", "add", dir)
+	made := w.ask(t, w.tenant, "POST", "/api/v1/environments", `{"name": "yard", "template": "yard"}`, 202)
+	drover.Until(t, "an environment", func() bool {
+		return w.ask(t, w.tenant, "GET", "/api/v1/environments/yard", "", 200)["phase"] == "Deployed-OK"
+	})
+	plan := w.ask(t, w.tenant, "POST", "/api/v1/environments/yard/plan", `{"parameters": {"color": "red"}}`, 202)
+	return []string{"yard", made["id"].(string), plan["id"].(string)}
 }
 
 func (w *world) run(t *testing.T, args ...string) string {
