@@ -3,6 +3,7 @@ package environment
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
 	"regexp"
 	"slices"
@@ -102,6 +103,10 @@ var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 // MaxTTL bounds how far away an end may be.
 const MaxTTL = 10 * 365 * 24 * time.Hour
 
+// maxParameters is what an object has room for besides everything else, twice: an
+// environment remembers those before the present ones.
+const maxParameters = 32 << 10
+
 // attempts at a commit that somebody else's commit came before.
 const attempts = 20
 
@@ -200,6 +205,9 @@ func (s *Service) draft(ctx context.Context, order PlanOrder) (p Plan, e *Enviro
 	if !order.Destroy {
 		if p.Spec.Parameters, err = b.Check(p.Spec.Parameters); err != nil {
 			return p, e, err
+		}
+		if raw, err := json.Marshal(p.Spec.Parameters); err != nil || len(raw) > maxParameters {
+			return p, e, fault.New(fault.Invalid, "the parameters of an environment have at most %d KiB: keep what is larger in a file beside the template", maxParameters>>10).Because("parameters")
 		}
 	}
 	return p, e, nil
