@@ -126,6 +126,10 @@ spec: {executor: vault, options: {address: %q, auth: token, tokenFile: %q}, for:
 	if err := os.Remove(logins[0]); err != nil {
 		t.Fatal(err)
 	}
+	drover.Until(t, "the drift is known", func() bool {
+		out, _, _ := s.Run("env", "drift", "demo", "--now")
+		return strings.Contains(out, "local_sensitive_file.login")
+	})
 	out, errs, _ := s.Run("env", "plan", "demo")
 	if !strings.Contains(out, "local_sensitive_file.login") {
 		t.Errorf("the plan does not say what is gone: %s%s", out, errs)

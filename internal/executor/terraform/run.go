@@ -76,9 +76,13 @@ func (x *Executor) begin(ctx context.Context, r executor.Resource, m module, pat
 		}
 		return nil, fault.New(fault.Unavailable, "cannot use the directory of OpenTofu's runs: %w", err)
 	}
-	x.init.Lock()
-	err = n.tofu.Init(ctx, tfexec.Upgrade(false))
-	x.init.Unlock()
+	select {
+	case x.fetch <- struct{}{}:
+		err = n.tofu.Init(ctx, tfexec.Upgrade(false))
+		<-x.fetch
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
 	if err != nil {
 		err = n.trouble(ctx, "prepare", err)
 		n.end()

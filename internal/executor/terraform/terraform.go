@@ -10,7 +10,6 @@ package terraform
 import (
 	"context"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/droverhq/drover/internal/executor"
@@ -72,8 +71,8 @@ type Config struct {
 type Executor struct {
 	Config
 	host string
-	// init is held while providers are fetched: the cache is not made for two.
-	init sync.Mutex
+	// fetch has room for one who fetches providers: the cache is not made for two.
+	fetch chan struct{}
 }
 
 // New makes the executor, and clears up what runs of earlier processes have left.
@@ -82,7 +81,7 @@ func New(c Config) (*Executor, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "cannot tell the name of this machine: %w", err)
 	}
-	x := &Executor{Config: c, host: host}
+	x := &Executor{Config: c, host: host, fetch: make(chan struct{}, 1)}
 	for _, dir := range []string{c.Work, c.Cache} {
 		if dir == "" {
 			continue

@@ -29,6 +29,7 @@ func (x *Executor) Apply(ctx context.Context, r executor.Resource) (executor.Res
 	if waits != nil || err != nil {
 		return or(waits), err
 	}
+	fmt.Fprintf(r.Log, "OpenTofu is asked what is to be done about %s\n", r.Address)
 	n, err := x.begin(ctx, r, m, true)
 	if err != nil {
 		return executor.Result{}, err
