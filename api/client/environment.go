@@ -15,6 +15,13 @@ func (c *Client) AddTemplate(ctx context.Context, a v1.AddTemplate) (v1.Template
 	return out, err
 }
 
+// Executors lists what resources of a template are made by.
+func (c *Client) Executors(ctx context.Context) (v1.Executors, error) {
+	var out v1.Executors
+	err := c.do(ctx, call{method: http.MethodGet, path: []string{"executors"}}, &out)
+	return out, err
+}
+
 // PlanEnvironment asks what would be done. The plan is made meanwhile: ask Plan
 // for it until it is no longer planning.
 func (c *Client) PlanEnvironment(ctx context.Context, environment string, p v1.PlanEnvironment) (v1.Plan, error) {

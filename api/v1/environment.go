@@ -27,6 +27,29 @@ type TemplateVersion struct {
 	New bool `json:"new" doc:"False: the same commit was there already"`
 }
 
+// Executors lists what resources of a template are made by: GET /api/v1/executors.
+type Executors struct {
+	Items []Executor `json:"items"`
+}
+
+// Executor is one of them.
+type Executor struct {
+	Name     string           `json:"name"`
+	Summary  string           `json:"summary"`
+	Inputs   map[string]any   `json:"inputs,omitempty" doc:"JSON Schema of a resource's \"with\""`
+	Outputs  []ExecutorOutput `json:"outputs"`
+	Open     bool             `json:"open,omitempty" doc:"It has other outputs besides, known only from the resource"`
+	Connects bool             `json:"connects,omitempty" doc:"Its resources name a connection of the server's"`
+}
+
+// ExecutorOutput is what a resource tells others.
+type ExecutorOutput struct {
+	Name    string `json:"name"`
+	Type    string `json:"type" doc:"As in CEL"`
+	Secret  bool   `json:"secret,omitempty"`
+	Summary string `json:"summary,omitempty"`
+}
+
 // PlanEnvironment asks what an environment would need:
 // POST /api/v1/environments/<name>/plan. Nothing is touched.
 type PlanEnvironment struct {

@@ -25,6 +25,12 @@ func (f *fake) environmentRoutes() map[string]func(r *http.Request) (any, error)
 		"DELETE /api/v1/templates/{id}": f.deleteTemplate,
 		"POST /api/v1/environments":     f.createEnvironment,
 		"GET /api/v1/search":            f.search,
+		"GET /api/v1/executors": func(*http.Request) (any, error) {
+			var inputs map[string]any
+			_ = json.Unmarshal([]byte(`{"required":["path"],"properties":{"path":{"type":"string","description":"where it is"},"mode":{"type":"object","properties":{"user":{"type":"string","default":"rw"}}}}}`), &inputs)
+			return v1.Executors{Items: []v1.Executor{{Name: "file", Summary: "a file", Connects: true, Inputs: inputs, Outputs: []v1.ExecutorOutput{{Name: "path", Type: "string", Summary: "whole path"}, {Name: "key", Type: "string", Secret: true}}},
+				{Name: "terraform", Summary: "a module", Open: true}}}, nil
+		},
 		"GET /api/v1/plans/{id}/changes": func(r *http.Request) (any, error) {
 			return f.fakePlan(strings.TrimPrefix(r.PathValue("id"), "p-"), false), nil
 		},

@@ -32,11 +32,12 @@ changes no environment.
   drover template add ./examples/shop                   bring it in
   drover template add https://git.example.org/shop.git//deploy@v1.2.0
   drover template versions shop                         what there is of it
+  drover template executors file                        what a resource of a kind takes and gives
   drover get templates                                  all of them`,
 		Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.addTemplate("add"), c.addTemplate("check"), c.templateVersions(), c.deleteTemplate())
+	cmd.AddCommand(c.addTemplate("add"), c.addTemplate("check"), c.templateVersions(), c.deleteTemplate(), c.templateExecutors())
 	return cmd
 }
 

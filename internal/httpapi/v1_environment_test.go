@@ -106,6 +106,18 @@ func TestEnvironmentLife(t *testing.T) {
 	s.want(404, "alice", "POST", envs+"/other/plan", `{"template": "shop"}`, nil)
 }
 
+// Whoever writes a template reads what its resources take and give.
+func TestEnvironmentExecutors(t *testing.T) {
+	s := newSite(t)
+	var all v1.Executors
+	s.want(200, "alice", "GET", "/api/v1/executors", "", &all)
+	if len(all.Items) != 1 || all.Items[0].Name != "box" || all.Items[0].Inputs["properties"] == nil ||
+		fmt.Sprint(all.Items[0].Outputs) != "[{token string true } {url string false }]" {
+		t.Errorf("got %+v", all)
+	}
+	s.want(401, "", "GET", "/api/v1/executors", "", nil)
+}
+
 // A plan that is not what would be done any more touches nothing.
 func TestMovedPlanIsRefused(t *testing.T) {
 	s := newSite(t)

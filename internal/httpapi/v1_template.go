@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -27,6 +29,7 @@ type Templates interface {
 const maxTemplate = 48 << 20
 
 func (o *own) routesTemplate() {
+	o.routesExecutor()
 	if o.Templates == nil {
 		return
 	}
@@ -50,6 +53,29 @@ func (o *own) routesTemplate() {
 			return nil, err
 		}
 		return &body[v1.Object]{wire(&gone, o.names(), access.From(ctx))}, nil
+	})
+}
+
+func (o *own) routesExecutor() {
+	if o.Environments == nil {
+		return
+	}
+	huma.Register(o.api, huma.Operation{
+		OperationID: "list-executors", Method: http.MethodGet, Path: "/api/v1/executors", Tags: []string{"environments"},
+		Summary: "What resources of a template are made by: what each takes and gives",
+	}, func(context.Context, *struct{}) (*body[v1.Executors], error) {
+		all := o.Environments.Executors
+		out := v1.Executors{Items: make([]v1.Executor, 0, len(all))}
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			d := all[name].Describe()
+			e := v1.Executor{Name: name, Summary: d.Summary, Inputs: d.Inputs, Open: d.Open, Connects: d.Connects, Outputs: make([]v1.ExecutorOutput, 0, len(d.Outputs))}
+			for _, output := range slices.Sorted(maps.Keys(d.Outputs)) {
+				given := d.Outputs[output]
+				e.Outputs = append(e.Outputs, v1.ExecutorOutput{Name: output, Type: given.Type.String(), Secret: given.Secret, Summary: given.Summary})
+			}
+			out.Items = append(out.Items, e)
+		}
+		return &body[v1.Executors]{out}, nil
 	})
 }
 
