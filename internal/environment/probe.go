@@ -163,23 +163,14 @@ func (s *Service) catalogued(ctx context.Context, e Environment, p probe) (bool,
 	}
 	passing, all, err := s.Health.Passing(ctx, c, p.Consul)
 	switch {
-	case err != nil && fault.Of(err) == fault.Internal:
-		return false, "Consul cannot be asked"
-	case err != nil:
-		return false, veilOf(executor.NewSecret(anyOf(c))).text(err.Error())
+	case fault.Is(err, fault.Denied):
+		return false, fmt.Sprintf("connection %s may not ask Consul for it", name)
+	case err != nil: // its words may hold what the connection does
+		return false, fmt.Sprintf("Consul does not answer through connection %s", name)
 	case all == 0:
 		return false, "Consul knows no such service"
 	case passing < all:
 		return false, fmt.Sprintf("%d of %d instances pass", passing, all)
 	}
 	return true, ""
-}
-
-// anyOf are the options of a connection as a tree.
-func anyOf(c executor.Connection) map[string]any {
-	out := make(map[string]any, len(c))
-	for k, v := range c {
-		out[k] = v
-	}
-	return out
 }
