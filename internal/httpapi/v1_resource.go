@@ -68,6 +68,10 @@ func forAll(kind string) bool {
 	return kind == offering.Kind.Name || kind == policy.KindTerms.Name || kind == template.Kind.Name || kind == template.KindVersion.Name
 }
 
+func ofTemplates(kind string) bool {
+	return kind == template.Kind.Name || kind == template.KindVersion.Name
+}
+
 // ofEnvironments are the kinds that are there where environments are.
 var ofEnvironments = []string{template.Kind.Name, template.KindVersion.Name, environment.Kind.Name, environment.KindResource.Name, environment.KindPlan.Name, environment.KindDrift.Name}
 
@@ -118,8 +122,10 @@ func visible(who access.Principal, o *ledger.Object) bool {
 		return who.Sees(o.Org, o.Owner)
 	case account.Kind.Name:
 		return o.Fields["use"] == tenantUse && who.Sees(o.Org, o.Owner)
-	case offering.Kind.Name, policy.KindTerms.Name, template.Kind.Name, template.KindVersion.Name:
+	case offering.Kind.Name, policy.KindTerms.Name:
 		return who.Admin || who.User != "" || who.Cluster != ""
+	case template.Kind.Name, template.KindVersion.Name:
+		return who.Admin || who.User != "" && template.Visible(who, *o)
 	case policy.KindAcceptance.Name:
 		return who.Admin || who.User != "" && who.User == o.Owner && who.Org == o.Org
 	case cluster.Kind.Name, cluster.KindProfile.Name, operation.AuditKind.Name, access.KindUser.Name, policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name,
@@ -258,6 +264,9 @@ func (o *own) list(ctx context.Context, in *listInput) (*body[v1.List], error) {
 	out := &body[v1.List]{Body: v1.List{Page: page, Size: in.Size, Total: total, Seq: head.Seq, Items: make([]v1.Object, 0, len(objects))}}
 	names := o.names()
 	for i := range objects {
+		if ofTemplates(r.Kind) && !visible(who, &objects[i]) {
+			continue // their scope says nothing about who may see them
+		}
 		out.Body.Items = append(out.Body.Items, wire(&objects[i], names, who))
 	}
 	return out, nil

@@ -20,7 +20,7 @@ func (s *Service) Get(ctx context.Context, name string) (ledger.Object, error) {
 	if err != nil {
 		return ledger.Object{}, err
 	}
-	if !visible(ctx, o) {
+	if !Visible(access.From(ctx), o) {
 		return ledger.Object{}, fault.New(fault.NotFound, "there is no template %.64q", name)
 	}
 	return o, nil
@@ -38,20 +38,20 @@ func (s *Service) template(ctx context.Context, name string) (ledger.Object, err
 	return o, err
 }
 
-// visible: everybody sees the templates that they may plan environments of.
-func visible(ctx context.Context, o ledger.Object) bool {
+// Visible: everybody sees the templates and versions that they may plan environments
+// of.
+func Visible(who access.Principal, o ledger.Object) bool {
 	var sum Summary
 	if json.Unmarshal(o.Spec, &sum) != nil {
 		return false
 	}
-	who := access.From(ctx)
 	return sum.Permissions.May(VerbPlan, "", who, who.Org, who.User)
 }
 
 // List returns the templates that the caller may plan environments of, by name.
 func (s *Service) List(ctx context.Context) ([]ledger.Object, error) {
 	all, err := s.pages(ctx, ledger.Query{Kind: Kind.Name})
-	return slices.DeleteFunc(all, func(o ledger.Object) bool { return !visible(ctx, o) }), err
+	return slices.DeleteFunc(all, func(o ledger.Object) bool { return !Visible(access.From(ctx), o) }), err
 }
 
 // Versions of a template that the caller sees, the last added first. Faults: NotFound.
