@@ -212,10 +212,11 @@ func another(o map[string]any) string {
 // decide is what Apply would do about what was seen.
 func (v view) decide() executor.Change {
 	c := executor.Change{Action: executor.None, Mark: v.mark, Fields: v.fields}
-	c.Outputs = map[string]any{"objects": list(v.inventory), "status": executor.Unknown{}}
+	c.Outputs = map[string]any{"objects": list(v.inventory)}
 	if len(v.fields) == 0 {
-		return c
+		return c // the status is what it was: whoever refers to it has nothing new to wait for
 	}
+	c.Outputs["status"] = executor.Unknown{}
 	f := v.fields[0]
 	switch {
 	case !v.some:

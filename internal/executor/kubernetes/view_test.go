@@ -48,6 +48,18 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// What stays as it is keeps its status: otherwise whatever refers to it would be to
+// change in every plan.
+func TestStatusOfWhatStays(t *testing.T) {
+	same, other := kubernetes.Decide([]string{"a"}), kubernetes.Decide([]string{"a"}, executor.Field{Path: "x", After: 1})
+	if _, told := same.Outputs["status"]; told || same.Action != executor.None {
+		t.Errorf("%s %v", same.Action, same.Outputs)
+	}
+	if other.Outputs["status"] != (executor.Unknown{}) || other.Action != executor.Update {
+		t.Errorf("%s %v", other.Action, other.Outputs)
+	}
+}
+
 // What is not known is not sent, and what is secret is found wherever it is.
 func TestUnknownAndSecret(t *testing.T) {
 	in := map[string]any{
