@@ -284,8 +284,12 @@ func (c *CLI) agreed(cmd *cobra.Command, s *session, name string, want v1.PlanEn
 		c.showEnvPlan(p)
 	}
 	switch {
+	case p.Phase == "denied":
+		return "", &deniedError{"the plan is denied: " + clean(p.Message, true)}
+	case p.Phase == "approval":
+		return "", &conflictError{"the plan waits for an approval, nothing was done: " + clean(p.Message, true)}
 	case p.Phase != "planned":
-		return "", fmt.Errorf("the plan is %s: %s", p.Phase, clean(p.Message, true))
+		return "", fmt.Errorf("no plan could be made: %s", clean(p.Message, true))
 	case yes:
 		return p.Hash, nil
 	}

@@ -55,6 +55,21 @@ func TestTemplatePermissions(t *testing.T) {
 	s.want(202, "root", "POST", envs+"/opened/destroy", "", nil)
 }
 
+// Whom a template names, and where it lies, is not for everybody who may see it.
+func TestTemplatesTellTenantsLittle(t *testing.T) {
+	s := newSite(t)
+	id := s.bring("shop", "1", "  permissions: {apply: {users: [somebody-else]}}\n")
+	for _, path := range []string{"/api/v1/templates/shop", "/api/v1/templates", "/api/v1/templates/shop/history", "/api/v1/templateversions/" + id, "/api/v1/search?q=shop"} {
+		for who, knows := range map[string]bool{"alice": false, "arthur": false, "root": true} {
+			resp := s.want(200, who, "GET", path, "", nil)
+			data, _ := io.ReadAll(resp.Body)
+			if !strings.Contains(string(data), "sells payments") || strings.Contains(string(data), "somebody-else") != knows || strings.Contains(string(data), `"files":`) != knows {
+				t.Errorf("%s reads at %s: %s", who, path, data)
+			}
+		}
+	}
+}
+
 // Secrets go to those who may apply, when they say so, and that is on record. They
 // are nowhere else.
 func TestSecretOutputs(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"slices"
 	"strings"
 
 	v1 "github.com/droverhq/drover/api/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/policy"
+	"github.com/droverhq/drover/internal/template"
 )
 
 // namesakes bounds how many objects of one name, deleted ones included, are
@@ -107,10 +107,9 @@ func (s *own) byName(ctx context.Context, r resource, name string, deleted bool)
 		return nil, nil
 	}
 	scope["name"] = name
-	found, err := s.Ledger.List(ctx, ledger.Query{
+	return s.Ledger.List(ctx, ledger.Query{
 		Kind: r.Kind, Scope: scope, Deleted: deleted, Order: []ledger.Order{{Column: "created", Desc: true}}, Limit: namesakes,
 	})
-	return slices.DeleteFunc(found, func(o ledger.Object) bool { return ofTemplates(r.Kind) && !visible(access.From(ctx), &o) }), err
 }
 
 // names maps offerings to what their instances are called.
@@ -172,6 +171,8 @@ func wire(o *ledger.Object, names map[string]string, who access.Principal) v1.Ob
 		out.Spec, out.Status = publicDocument(o.Spec), nil
 	case o.Kind == policy.KindTerms.Name:
 		out.Status = without(o.Status, plumbing[o.Kind])
+	case o.Kind == template.Kind.Name || o.Kind == template.KindVersion.Name:
+		out.Spec = without(out.Spec, plumbing[o.Kind])
 	}
 	return out
 }
@@ -183,6 +184,10 @@ var plumbing = map[string][]string{
 	offering.Kind.Name: {"desired", "hooks"},
 	// Where the operator's files are.
 	policy.KindTerms.Name: {"source", "digest", "said"},
+	// Whom a template names is of other organisations too, and where it lies is the
+	// operators'.
+	template.Kind.Name:        {"permissions", "source", "author", "files", "pins"},
+	template.KindVersion.Name: {"permissions", "source", "author", "files", "pins"},
 }
 
 // sealed is what nobody is shown, not even operators: where secrets and hashes
