@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"slices"
 	"strings"
 
 	v1 "github.com/droverhq/drover/api/v1"
@@ -107,9 +108,10 @@ func (s *own) byName(ctx context.Context, r resource, name string, deleted bool)
 		return nil, nil
 	}
 	scope["name"] = name
-	return s.Ledger.List(ctx, ledger.Query{
+	found, err := s.Ledger.List(ctx, ledger.Query{
 		Kind: r.Kind, Scope: scope, Deleted: deleted, Order: []ledger.Order{{Column: "created", Desc: true}}, Limit: namesakes,
 	})
+	return slices.DeleteFunc(found, func(o ledger.Object) bool { return ofTemplates(r.Kind) && !visible(access.From(ctx), &o) }), err
 }
 
 // names maps offerings to what their instances are called.
