@@ -51,7 +51,7 @@ func (s *Service) policy(name, connection string, d executor.Description) *side 
 		if atOnce <= 0 {
 			atOnce = 16
 		}
-		s.calls.of[key] = &side{name: key, Policy: resilience.New(resilience.Config{Name: "executor " + key, Timeout: forever, AtOnce: atOnce, Rest: s.rest, Observer: s.Observer})}
+		s.calls.of[key] = &side{name: key, Policy: resilience.New(resilience.Config{Name: "executor " + key, Timeout: forever, AtOnce: atOnce, Rest: s.rest, Tell: true, Observer: s.Observer})}
 	}
 	return s.calls.of[key]
 }

@@ -42,6 +42,9 @@ type Config struct {
 	// Queue, default 1 s.
 	AtOnce int
 	Queue  time.Duration
+	// Tell whoever is refused by the open breaker what the last call failed with.
+	// Those words may be another caller's: only where all callers may read them.
+	Tell bool
 	// Observer of calls and of the breaker; nil: none.
 	Observer Observer
 }
@@ -150,7 +153,7 @@ func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func
 	case errors.Is(err, circuitbreaker.ErrOpen):
 		p.observe("open", 0)
 		why := ""
-		if last := p.last.Load(); last != nil {
+		if last := p.last.Load(); last != nil && p.cfg.Tell {
 			why = " (" + *last + ")"
 		}
 		return resting{fault.New(fault.Unavailable, "%s does not answer%s; it is tried again by itself", p.cfg.Name, why).Because("breaker-open"), p.rest()}

@@ -202,3 +202,15 @@ func TestBulkhead(t *testing.T) {
 		}
 	})
 }
+
+// Why a breaker opened is told where all callers may know it, and only there.
+func TestLastWords(t *testing.T) {
+	for _, tell := range []bool{true, false} {
+		p := resilience.New(resilience.Config{Name: "the oracle", Failures: 1, Retries: -1, Tell: tell})
+		_ = p.Do(t.Context(), func(context.Context) error { return fault.New(fault.Unavailable, "the door is locked") })
+		err := p.Do(t.Context(), func(context.Context) error { return nil })
+		if fault.Reason(err) != "breaker-open" || strings.Contains(err.Error(), "the door is locked") != tell {
+			t.Errorf("told %v: %v", tell, err)
+		}
+	}
+}
