@@ -26,21 +26,27 @@ type Health interface {
 
 // prober probes status endpoints. It reads no bodies, follows no redirect to
 // another host, and remembers nothing.
-type prober struct{ client *http.Client }
+type prober struct {
+	client *http.Client
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+var errLinkLocal = errors.New("link-local addresses are not probed")
 
 func newProber() prober {
 	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		// What a machine tells itself about its credentials lives there.
 		if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().Unmap().IsLinkLocalUnicast() {
-			return errors.New("link-local addresses are not probed")
+			return errLinkLocal
 		}
 		return nil
 	}}
-	return prober{&http.Client{
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		return dialer.DialContext(ctx, network, local(address))
+	}
+	return prober{dial: dial, client: &http.Client{
 		Transport: &http.Transport{
-			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				return dialer.DialContext(ctx, network, local(address))
-			},
+			DialContext:       dial,
 			DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
@@ -93,8 +99,7 @@ func (s *Service) do(ctx context.Context, e Environment, p probe) (good bool, me
 	case p.HTTP != "":
 		return s.prober.http(ctx, p)
 	case p.TCP != "":
-		d := net.Dialer{}
-		conn, err := d.DialContext(ctx, "tcp", local(p.TCP))
+		conn, err := s.prober.dial(ctx, "tcp", p.TCP)
 		if err != nil {
 			return false, unreachable(err, time.Duration(p.Timeout))
 		}
@@ -139,6 +144,8 @@ func unreachable(err error, timeout time.Duration) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("it does not answer within %s", timeout)
+	case errors.Is(err, errLinkLocal):
+		return errLinkLocal.Error()
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nobody listens there"
 	case errors.As(err, &dns):
