@@ -14,7 +14,9 @@ import (
 func TestLargeParameters(t *testing.T) {
 	w := begin(t)
 	w.add("1", shop("db"))
-	large := func(kib int, of string) map[string]any { return map[string]any{"size": "s", "more": strings.Repeat(of, kib<<10)} }
+	large := func(kib int, of string) map[string]any {
+		return map[string]any{"size": "s", "more": strings.Repeat(of, kib<<10)}
+	}
 	o, _, err := w.s.Create(alice, environment.PlanOrder{Environment: "staging", Template: "shop", Parameters: large(30, "x")})
 	w.must(err)
 	w.work(time.Minute)
