@@ -311,7 +311,7 @@ type PlanStatus struct {
 	Approval string    `json:"approval,omitempty"`
 	Message  string    `json:"message,omitempty"`
 	Made     time.Time `json:"made,omitzero"`
-	// Basis is the environment's version that it was made from: 0 if there was none.
+	// Basis is the environment's turn that it was made in: 0 if there was none.
 	Basis int64 `json:"basis"`
 }
 

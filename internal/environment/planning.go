@@ -49,7 +49,11 @@ func (r *Plans) make(ctx context.Context, task reconcile.Task, p Plan) (reconcil
 	case err == nil && !e.Deleted.IsZero():
 		return r.fails(p, fault.New(fault.Conflict, "environment %s is gone", e.Name))
 	case err == nil:
-		p.Status.Basis = e.Version
+		now, err := Decode(e)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		p.Status.Basis = now.Spec.Turn
 	case !fault.Is(err, fault.NotFound):
 		return reconcile.Result{}, err
 	}

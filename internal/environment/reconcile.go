@@ -269,30 +269,6 @@ func (t *turn) reject(ctx context.Context, reason, to string) error {
 	return nil
 }
 
-// check makes the plan once more: what somebody looked at must be what is done.
-func (t *turn) check(ctx context.Context) error {
-	p := *t.seen.Plan
-	found, err := t.survey(ctx, p)
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case fault.Is(err, fault.Unavailable) && t.e.Status.Tries < maxTries:
-		t.e.Status.Tries++
-		t.e.Status.Message = "The plan is being checked again: " + err.Error()
-		t.next = &Come{After: time.Second << t.e.Status.Tries, Why: t.e.Status.Message}
-		return nil
-	case err != nil:
-		return t.reject(ctx, fmt.Sprintf("it could not be checked again: %s. Apply it again, or plan again.", err), "")
-	case found.hash == p.Status.Hash:
-		return t.take(ctx)
-	}
-	before, err := t.Changes(ctx, p.Object)
-	if err != nil {
-		return err
-	}
-	return t.reject(ctx, fmt.Sprintf("something has moved since it was made: %s. Nothing was touched; plan again (drover env plan %s).", moved(before, found.changes), t.e.Name), Superseded)
-}
-
 // take makes the plan the one that is carried out. From here on it is.
 func (t *turn) take(ctx context.Context) error {
 	p, n, spec := *t.seen.Plan, t.e.Spec.Next, &t.e.Spec

@@ -181,6 +181,42 @@ func TestTwoAppliesAtOnce(t *testing.T) {
 	}
 }
 
+// A plan that another one was taken up before is refused, also while nothing of
+// that can be seen outside yet; the other one goes on.
+func TestApplyInTheMiddle(t *testing.T) {
+	w := begin(t)
+	w.add("1", shop("db", "web<db"))
+	_, _, err := w.s.Create(alice, environment.PlanOrder{Environment: "staging", Template: "shop", Parameters: map[string]any{"size": "small"}})
+	w.must(err)
+	w.work(time.Minute)
+	var plans []ledger.Object
+	for _, size := range []string{"medium", "large"} {
+		p, err := w.s.Plan(alice, environment.PlanOrder{Environment: "staging", Parameters: map[string]any{"size": size}})
+		w.must(err)
+		plans = append(plans, p)
+	}
+	w.work(time.Second)
+	o, op, err := w.s.Apply(alice, environment.ApplyOrder{Plan: plans[0].ID})
+	w.must(err)
+	for w.env(o.ID).Spec.Turn < 2 { // taken up, and nothing made yet
+		for _, piece := range w.claim(1) {
+			w.run(piece)
+		}
+	}
+	_, late, err := w.s.Apply(alice, environment.ApplyOrder{Plan: plans[1].ID})
+	w.must(err)
+	w.work(time.Minute)
+	if phase, why := w.operation(late); phase != "failed" || !strings.Contains(why, "plan again") {
+		t.Errorf("the later one: %s, %s", phase, why)
+	}
+	if phase, why := w.operation(op); phase != "succeeded" {
+		t.Errorf("the first one: %s, %s", phase, why)
+	}
+	if e := w.env(o.ID); e.Phase != environment.OK || e.Spec.Parameters["size"] != "medium" {
+		t.Errorf("%s %v", e.Phase, e.Spec.Parameters)
+	}
+}
+
 func TestPolicies(t *testing.T) {
 	w := begin(t)
 	effect := "approve"
@@ -243,6 +279,34 @@ func TestPolicies(t *testing.T) {
 	}
 	if now := w.env(e.ID); now.Phase != environment.OK {
 		t.Errorf("it was denied, and is %s", now.Phase)
+	}
+}
+
+// What was planned while nobody minded is not carried out once somebody denies it.
+func TestDeniedMeanwhile(t *testing.T) {
+	w := begin(t)
+	strict := false
+	st := shop("db", "web<db")
+	st.judge = func(changes []environment.PlannedChange) (out []environment.Verdict) {
+		if strict {
+			out = append(out, environment.Verdict{Policy: "freeze", Address: "db", Effect: "deny", Message: "nothing changes this week"})
+		}
+		return out
+	}
+	w.add("1", st)
+	e := w.up("staging", nil)
+	p, err := w.s.Plan(alice, environment.PlanOrder{Environment: "staging", Parameters: map[string]any{"size": "large"}})
+	w.must(err)
+	w.work(time.Second)
+	strict = true
+	_, op, err := w.s.Apply(alice, environment.ApplyOrder{Plan: p.ID})
+	w.must(err)
+	w.work(time.Minute)
+	if phase, reason := w.operation(op); phase != "failed" || !strings.Contains(reason, "nothing changes this week") {
+		t.Errorf("%s %q", phase, reason)
+	}
+	if now := w.env(e.ID); now.Phase != environment.OK || now.Spec.Parameters["size"] == "large" {
+		t.Errorf("%s %v", now.Phase, now.Spec.Parameters)
 	}
 }
 
