@@ -1,12 +1,14 @@
 package environment
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"time"
 
 	"github.com/droverhq/drover/internal/executor"
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
@@ -135,6 +137,17 @@ func Judge(r Resource, s Sight, now time.Time) Finding {
 		st.Observed = now
 	}
 	return f
+}
+
+// mendable refuses a correction that would take a resource away and make it anew:
+// policies and protections are asked about plans alone.
+func mendable(ctx context.Context, x executor.Executor, r executor.Resource) error {
+	r.Save = nil
+	change, err := x.Plan(ctx, r)
+	if err == nil && change.Action == executor.Replace {
+		err = fault.New(fault.Invalid, "it has drifted so far that only another one in its place would mend it, which nobody has planned: plan that (drover env plan %s)", r.Environment).Because("drift")
+	}
+	return err
 }
 
 // within keeps the corrections that the brake counts.

@@ -20,6 +20,15 @@ type garden struct {
 	*forge
 	weeds []executor.Stray
 	looks int
+	stiff bool // what differs cannot be changed in place
+}
+
+func (g *garden) Plan(ctx context.Context, r executor.Resource) (executor.Change, error) {
+	c, err := g.forge.Plan(ctx, r)
+	if g.stiff && c.Action == executor.Update {
+		c.Action = executor.Replace
+	}
+	return c, err
 }
 
 func (g *garden) Observe(_ context.Context, r executor.Resource) (executor.Observation, error) {
@@ -182,6 +191,22 @@ func TestDriftIsCorrected(t *testing.T) {
 }
 
 // A kill anywhere around a correction leaves it corrected and told once.
+// A correction never takes anything away.
+func TestCorrectionReplacesNothing(t *testing.T) {
+	w, g := plant(t)
+	w.add("1", drifting(map[string]string{"db": "correct"}, "db", "web<db"))
+	e := w.look(w.up("staging", nil))
+	g.spoil(w.resources(e.ID)["db"])
+	g.stiff = true
+	made := len(g.effects)
+	w.look(e)
+	w.work(time.Minute)
+	db := w.resources(e.ID)["db"]
+	if len(g.effects) != made || db.Phase != environment.Failed || !strings.Contains(db.Status.Message, "drover env plan staging") {
+		t.Errorf("%v; it is %s: %s", g.effects[made:], db.Phase, db.Status.Message)
+	}
+}
+
 func TestCorrectionIsKilled(t *testing.T) {
 	for at := range 12 {
 		w, g := plant(t)

@@ -225,9 +225,14 @@ func (n *run) attend(ctx context.Context, c *call, away bool) (executor.Result, 
 	})
 	var result executor.Result
 	err := c.do(ctx, false, func(ctx context.Context, r executor.Resource) (err error) {
-		if away {
+		switch {
+		case away:
 			result, err = c.Destroy(ctx, r)
-		} else {
+		case n.r.Spec.Action == driftCorrect:
+			if err = mendable(ctx, c, r); err == nil {
+				result, err = c.Apply(ctx, r)
+			}
+		default:
 			result, err = c.Apply(ctx, r)
 		}
 		return err
