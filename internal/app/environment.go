@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -44,7 +46,7 @@ func (s *Server) environmentRooms(guard *breaker.Service, instances *instance.Se
 	})
 	s.environments = environment.NewService(environment.Config{
 		Store: s.ledger, Keeper: s.ledger, Templates: environment.Drawings{Service: s.templates}, Executors: all,
-		Connections: connections{s.connections}, Approvals: guard, Finder: s.ledger, Observer: s.calls,
+		Connections: connections{s.connections, s.files}, Approvals: guard, Finder: s.ledger, Observer: s.calls,
 		Runner: actions{s.runner},
 	})
 	if health, ok := all["consul"].(environment.Health); ok {
@@ -55,11 +57,24 @@ func (s *Server) environmentRooms(guard *breaker.Service, instances *instance.Se
 	return nil
 }
 
-// connections are those of the server's files.
-type connections struct{ *connection.Book }
+// connections are those of the server's files, and a directory of its own.
+type connections struct {
+	*connection.Book
+	files string
+}
 
 func (c connections) Open(ctx context.Context, kind, name string, whose environment.Whose) (executor.Connection, error) {
-	return c.Book.Open(ctx, kind, name, connection.Whose(whose))
+	opened, err := c.Book.Open(ctx, kind, name, connection.Whose(whose))
+	if err != nil || kind != "file" || opened["directory"] != c.files || whose.Operator {
+		return opened, err
+	}
+	// Organisations have the server's own directory for themselves: a path must
+	// not tell what others have, nor take it from them.
+	own := filepath.Join(c.files, "of-"+fmt.Sprintf("%.12x", sha256.Sum256([]byte(whose.Org))))
+	if err := os.MkdirAll(own, 0o700); err != nil {
+		return nil, fault.New(fault.Unavailable, "cannot use the directory of files: %w", err)
+	}
+	return executor.Connection{"directory": own}, nil
 }
 
 // openConnections reads the server's files of connections. Files have a directory
@@ -73,6 +88,7 @@ func (s *Server) openConnections() error {
 	if err != nil {
 		return fault.New(fault.Invalid, "cannot use the data directory: %w", err)
 	}
+	s.files = whole
 	s.connections = connection.New(connection.Config{Paths: s.cfg.Connections, Log: s.log, Own: []connection.Connection{
 		{Name: "default", Executor: "file", Options: map[string]string{"directory": whole}, For: connection.For{Orgs: []string{"*"}}},
 	}})

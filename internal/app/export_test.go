@@ -1,11 +1,15 @@
 package app
 
 import (
+	"context"
 	"net/http"
 	"regexp"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/droverhq/drover/internal/environment"
+	"github.com/droverhq/drover/internal/executor"
 )
 
 var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
@@ -35,3 +39,8 @@ func HealthHandler(ready func() (bool, string)) http.Handler {
 
 // ProviderSettings sorts options by their providers.
 var ProviderSettings = providerSettings
+
+// OpenFiles opens the server's own connection of files.
+func OpenFiles(ctx context.Context, s *Server, whose environment.Whose) (executor.Connection, error) {
+	return connections{s.connections, s.files}.Open(ctx, "file", "default", whose)
+}

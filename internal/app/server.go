@@ -52,6 +52,7 @@ type Server struct {
 	users        *access.Users
 	runner       *action.Runner
 	connections  *connection.Book
+	files        string // the directory of files that needs no connection
 	templates    *template.Service
 	environments *environment.Service
 	outside      outside
