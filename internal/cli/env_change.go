@@ -41,14 +41,14 @@ func (c *CLI) destroyEnv() *cobra.Command {
 					return err
 				}
 			}
-			since, err := s.Ledger(cmd.Context())
+			since, err := s.moment(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if o, err = s.DestroyEnvironment(cmd.Context(), o.ID, v1.DestroyEnvironment{Plan: plan}); err != nil {
 				return err
 			}
-			return c.carried(cmd, s, carrying{object: o, verb: "is being destroyed", wait: w, since: since.Seq, gone: true})
+			return c.carried(cmd, s, carrying{object: o, verb: "is being destroyed", wait: w, since: since, gone: true})
 		},
 	}
 	cmd.Flags().StringVar(&plan, "plan", "", "`hash` of a plan of its destruction that you have seen")
@@ -72,14 +72,14 @@ func (c *CLI) retryEnv() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			since, err := s.Ledger(cmd.Context())
+			since, err := s.moment(cmd.Context())
 			if err != nil {
 				return err
 			}
 			if o, err = s.RetryEnvironment(cmd.Context(), o.ID); err != nil {
 				return err
 			}
-			return c.carried(cmd, s, carrying{object: o, verb: "goes on", wait: w, since: since.Seq, gone: envOf(o).Spec.Destroy})
+			return c.carried(cmd, s, carrying{object: o, verb: "goes on", wait: w, since: since, gone: envOf(o).Spec.Destroy})
 		},
 	}
 	w.register(cmd, "Deployed-OK")

@@ -251,7 +251,7 @@ func (c *CLI) applyEnv() *cobra.Command {
 					return err
 				}
 			}
-			since, err := s.Ledger(cmd.Context())
+			since, err := s.moment(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -259,7 +259,7 @@ func (c *CLI) applyEnv() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.carried(cmd, s, carrying{object: o, verb: "is being changed", wait: w, since: since.Seq})
+			return c.carried(cmd, s, carrying{object: o, verb: "is being changed", wait: w, since: since})
 		},
 	}
 	f.register(c, cmd)
@@ -317,7 +317,7 @@ func (c *CLI) createEnv() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			since, err := s.Ledger(cmd.Context())
+			since, err := s.moment(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -325,7 +325,7 @@ func (c *CLI) createEnv() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.carried(cmd, s, carrying{object: o, verb: "created", wait: w, since: since.Seq})
+			return c.carried(cmd, s, carrying{object: o, verb: "created", wait: w, since: since})
 		},
 	}
 	f.register(c, cmd)

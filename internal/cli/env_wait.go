@@ -16,6 +16,12 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 )
 
+// moment is how far the log is, as whoever sees no more than their own is told it.
+func (s *session) moment(ctx context.Context) (int64, error) {
+	page, err := s.List(ctx, "environments", client.ListOptions{Size: 1})
+	return page.Seq, err
+}
+
 // carrying is a wish that an environment was told of.
 type carrying struct {
 	object v1.Object
@@ -34,7 +40,7 @@ func (c *CLI) carried(cmd *cobra.Command, s *session, w carrying) error {
 	if w.wait.wait {
 		ctx, cancel := context.WithTimeout(cmd.Context(), w.wait.timeout)
 		defer cancel()
-		show := &walk{cli: c, out: c.cfg.Out, live: c.tty && text, phases: map[string]string{}, began: map[string]time.Time{}}
+		show := &walk{cli: c, message: envOf(w.object).Status.Message, out: c.cfg.Out, live: c.tty && text, phases: map[string]string{}, began: map[string]time.Time{}}
 		if !text {
 			show.out = c.cfg.Err
 		}
@@ -56,6 +62,9 @@ func (c *CLI) carried(cmd *cobra.Command, s *session, w carrying) error {
 		return c.print(format, o)
 	case !w.wait.wait:
 		c.printf("environment/%s %s\n", name, w.verb)
+		if c.asks(cmd.Context(), s, o) {
+			return nil
+		}
 		c.note("`drover env describe %s` tells how it goes", name)
 	case w.gone:
 		c.printf("environment %s is Destroyed\n", name)
@@ -66,6 +75,22 @@ func (c *CLI) carried(cmd *cobra.Command, s *session, w carrying) error {
 		}
 	}
 	return nil
+}
+
+// asks tells that a plan waits for an approval, if that is known within a moment.
+func (c *CLI) asks(ctx context.Context, s *session, o v1.Object) bool {
+	next := envOf(o).Spec.Next
+	if next == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	p, err := c.planned(ctx, s, v1.Plan{ID: next.Plan, Phase: "planning"})
+	if err != nil || p.Phase != "approval" {
+		return false
+	}
+	c.note("%s", clean(p.Message, false))
+	return true
 }
 
 // followEnv follows an environment and its resources until the operation of the

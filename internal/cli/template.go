@@ -13,11 +13,11 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 )
 
-// Bounds of a template's directory: the server has its own, these only keep a
-// mistaken path from being read for minutes.
+// Bounds of a template's directory: it is sent in one request, which a server
+// takes up to a MiB of, in base64.
 const (
 	maxTemplateFiles = 2_000
-	maxTemplateBytes = 32 << 20
+	maxTemplateBytes = 700 << 10
 )
 
 func (c *CLI) templateCommand() *cobra.Command {
@@ -154,7 +154,7 @@ func readTemplate(dir string) (map[string][]byte, error) {
 		}
 		data, err := fs.ReadFile(root.FS(), path)
 		if size += len(data); size > maxTemplateBytes {
-			return usagef("%s holds more than %d MiB: is it the directory of a template?", quoted(dir), maxTemplateBytes>>20)
+			return usagef("%s holds more than %d KiB (%s is one of its files): keep large files elsewhere, or bring the template in from a Git repository", quoted(dir), maxTemplateBytes>>10, quoted(path))
 		}
 		files[path] = bytes.Clone(data)
 		return err

@@ -191,6 +191,23 @@ func TestDriftIsCorrected(t *testing.T) {
 }
 
 // A kill anywhere around a correction leaves it corrected and told once.
+// A plan that something has moved before names what did, and nothing else.
+func TestMovedNamesOnlyWhatMoved(t *testing.T) {
+	w, g := plant(t)
+	w.add("1", drifting(nil, "db", "web<db", "far"))
+	e := w.up("staging", nil)
+	p, err := w.s.Plan(alice, environment.PlanOrder{Environment: "staging"})
+	w.must(err)
+	w.work(time.Second)
+	g.spoil(w.resources(e.ID)["far"])
+	_, op, err := w.s.Apply(alice, environment.ApplyOrder{Plan: p.ID})
+	w.must(err)
+	w.work(time.Minute)
+	if phase, reason := w.operation(op); phase != "failed" || !strings.Contains(reason, "far: change instead of none. ") || strings.Contains(reason, "db") || strings.Contains(reason, "web") {
+		t.Errorf("%s %q", phase, reason)
+	}
+}
+
 // A correction never takes anything away.
 func TestCorrectionReplacesNothing(t *testing.T) {
 	w, g := plant(t)

@@ -317,6 +317,9 @@ func moved(before, after []PlannedChange) string {
 }
 
 func sameFields(a, b []executor.Field) bool {
+	if len(a) == 0 && len(b) == 0 {
+		return true // whether there is an empty list or none
+	}
 	x, err := json.Marshal(a)
 	y, wrong := json.Marshal(b)
 	return err == nil && wrong == nil && string(x) == string(y)

@@ -383,5 +383,5 @@ func (n *run) advice(err error) string {
 	case fault.Is(err, fault.Denied):
 		return fmt.Sprintf("See to what connection %s may do, then `drover env retry %s`.", n.r.Spec.Connection, name)
 	}
-	return fmt.Sprintf("See its log (drover env logs %s %s), then `drover env retry %s`.", name, n.r.Spec.Address, name)
+	return fmt.Sprintf("See its log (drover env logs %s/%s), then `drover env retry %s`.", name, n.r.Spec.Address, name)
 }

@@ -67,7 +67,7 @@ type Stray struct {
 type Description struct {
 	Summary string // one line for people
 	// Inputs is the JSON Schema of "with". Texts in it are examples and
-	// descriptions for `drover get executors` and the docs.
+	// descriptions for `drover template executors` and the docs.
 	Inputs map[string]any
 	// Outputs by name. One that is not listed cannot be referred to, unless Open.
 	Outputs map[string]Output

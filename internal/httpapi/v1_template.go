@@ -25,9 +25,6 @@ type Templates interface {
 	Delete(ctx context.Context, name string) (ledger.Object, error)
 }
 
-// maxTemplate is what the files of a template may have in a request, in base64.
-const maxTemplate = 48 << 20
-
 func (o *own) routesTemplate() {
 	o.routesExecutor()
 	if o.Templates == nil {
@@ -36,7 +33,7 @@ func (o *own) routesTemplate() {
 	tags := []string{"environments"}
 	huma.Register(o.api, huma.Operation{
 		OperationID: "add-template", Method: http.MethodPost, Path: "/api/v1/templates", Tags: tags,
-		Summary: "Bring a version of a template in, from a Git repository or with its files; operators only", DefaultStatus: http.StatusCreated, MaxBodyBytes: maxTemplate,
+		Summary: "Bring a version of a template in, from a Git repository or with its files; operators only", DefaultStatus: http.StatusCreated, MaxBodyBytes: -1,
 		Description: "A broken one changes nothing, and the answer names all its mistakes with file and line. No environment changes: they are upgraded by a plan of their own.",
 	}, o.addTemplate)
 	huma.Register(o.api, huma.Operation{

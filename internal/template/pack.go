@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/source"
 )
 
@@ -106,4 +107,13 @@ func (t *Template) summary(tree source.Tree, files string) Summary {
 		out.Actions = append(out.Actions, a.Name)
 	}
 	return out
+}
+
+// object is the version as the ledger has it.
+func (s Summary) object() (ledger.Object, error) {
+	spec, err := json.Marshal(s)
+	return ledger.Object{
+		Ref: ledger.Ref{Kind: KindVersion.Name, ID: s.ID}, Name: s.Template + "@" + s.Version, Parent: s.Template, Spec: spec,
+		Fields: ledger.Fields{"template": s.Template, "version": s.Version, "commit": s.Commit},
+	}, err
 }

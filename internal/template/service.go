@@ -132,8 +132,20 @@ func (s *Service) Add(ctx context.Context, a Addition) (ledger.Object, bool, err
 		return ledger.Object{}, false, fault.New(fault.Denied, "only an operator may add templates")
 	}
 	tree, from, err := s.read(ctx, a)
+	if fault.Is(err, fault.Unavailable) {
+		// It is the repository's server that is away: this one is well.
+		err = fault.New(fault.Invalid, "the template cannot be read: %w", err).Because("source")
+	}
 	if err != nil {
 		return ledger.Object{}, false, err
+	}
+	if a.DryRun {
+		t, err := Parse(ctx, tree, from, s.around(nil))
+		if err != nil {
+			return ledger.Object{}, false, err
+		}
+		o, err := t.summary(tree, "").object()
+		return o, false, err
 	}
 	return s.AddTree(ctx, tree, from)
 }
@@ -197,7 +209,7 @@ func (s *Service) put(ctx context.Context, sum Summary) (ledger.Object, bool, er
 		}
 		sum = before // what it was read with stays, and where it was read first
 	}
-	spec, err := json.Marshal(sum)
+	kept, err := sum.object()
 	if err != nil {
 		return ledger.Object{}, false, err
 	}
@@ -211,14 +223,11 @@ func (s *Service) put(ctx context.Context, sum Summary) (ledger.Object, bool, er
 		}
 		return "update"
 	}
-	words := strings.Join(append([]string{sum.Description}, sum.Tags...), " ")
+	kept.Status, kept.Words = status, strings.Join(append([]string{sum.Description}, sum.Tags...), " ")
 	set := ledger.Set{Actor: cmp.Or(access.From(ctx).Actor(), "system"), Cause: ledger.CauseOf(ctx), Puts: []ledger.Put{
-		{Expect: version.Version, Op: op(version), Object: ledger.Object{
-			Ref: ledger.Ref{Kind: KindVersion.Name, ID: sum.ID}, Name: sum.Template + "@" + sum.Version, Parent: sum.Template, Spec: spec, Status: status, Words: words,
-			Fields: ledger.Fields{"template": sum.Template, "version": sum.Version, "commit": sum.Commit},
-		}},
+		{Expect: version.Version, Op: op(version), Object: kept},
 		{Expect: template.Version, Op: op(template), Object: ledger.Object{
-			Ref: ledger.Ref{Kind: Kind.Name, ID: sum.Template}, Name: sum.Template, Spec: spec, Status: status, Words: words,
+			Ref: ledger.Ref{Kind: Kind.Name, ID: sum.Template}, Name: sum.Template, Spec: kept.Spec, Status: status, Words: kept.Words,
 			Fields: ledger.Fields{"version": sum.Version, "tags": "," + strings.Join(sum.Tags, ",") + ","},
 		}},
 	}}

@@ -27,11 +27,12 @@ func (u users) Used(_ context.Context, name string) (int64, error) { return u[na
 type repository struct {
 	tree source.Tree
 	at   source.Location
+	err  error
 }
 
 func (r *repository) Read(_ context.Context, at source.Location, _ source.Credential, _ source.Limits) (source.Tree, error) {
 	r.at = at
-	return r.tree, nil
+	return r.tree, r.err
 }
 
 func service(t *testing.T, change func(*template.Config)) (*template.Service, *sqlledger.Ledger) {
@@ -187,6 +188,35 @@ func TestAddition(t *testing.T) {
 	}
 	if repo.at.Revision != "v1" || repo.at.Path != "sub" {
 		t.Errorf("got %+v", repo.at)
+	}
+}
+
+// Whoever only wants to know what is wrong leaves nothing behind.
+func TestDryRun(t *testing.T) {
+	s, _ := service(t, nil)
+	ctx := operator(t)
+	a := template.Addition{Files: map[string][]byte{"template.yaml": []byte(head + simple)}, DryRun: true}
+	o, fresh, err := s.Add(ctx, a)
+	if err != nil || fresh || o.Fields["template"] != "shop" {
+		t.Errorf("got %v, %v, %v", o, fresh, err)
+	}
+	if kept, err := s.List(ctx); err != nil || len(kept) > 0 {
+		t.Errorf("%d are kept, %v", len(kept), err)
+	}
+	a.Files["template.yaml"] = []byte("a: 1")
+	if _, _, err := s.Add(ctx, a); !fault.Is(err, fault.Invalid) {
+		t.Errorf("mistakes: %v", err)
+	}
+}
+
+// That a repository cannot be reached is said of the repository.
+func TestRepositoryIsAway(t *testing.T) {
+	s, _ := service(t, func(c *template.Config) {
+		c.Source = &repository{err: fault.New(fault.Unavailable, "nobody listens there")}
+	})
+	_, _, err := s.Add(operator(t), template.Addition{Repository: "https://example.org/x/shop.git"})
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "nobody listens there") {
+		t.Errorf("got %v", err)
 	}
 }
 

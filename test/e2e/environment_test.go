@@ -359,3 +359,23 @@ func TestUpgradeAndRollback(t *testing.T) {
 	goes(t, s, "env", "destroy", "x", "--yes", "--wait")
 	goes(t, s, "template", "delete", "page")
 }
+
+// Tenants have environments of the templates that they may plan, by the command
+// line alone.
+func TestTenantsEnvironment(t *testing.T) {
+	s := drover.Up(t)
+	goes(t, s, "template", "add", put(t, t.TempDir(), map[string]string{"template.yaml": "apiVersion: drover.dev/v1\nkind: Template\nmetadata: {name: page}\nspec:\n  version: 1.0.0\n" +
+		"  resources:\n    - {name: page, executor: file, with: {path: \"${env.name}/page\", content: hello}}\n"}))
+	token := filepath.Join(t.TempDir(), "token")
+	out, _, _ := s.Run("token", "--user", "alice", "--org", "acme")
+	if err := os.WriteFile(token, []byte(out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	alice := func(args ...string) string { return goes(t, s, append(args, "--token-file", token)...) }
+	alice("env", "create", "mine", "--template", "page", "--wait")
+	alice("env", "apply", "mine", "--yes", "--wait")
+	alice("env", "retry", "mine", "--wait")
+	if out := alice("env", "destroy", "mine", "--yes", "--wait"); !strings.Contains(out, "Destroyed") {
+		t.Errorf("got %s", out)
+	}
+}
