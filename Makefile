@@ -42,7 +42,7 @@ test: ## all tests, with the servers they need (PostgreSQL, BIND, an emulator of
 	@test/with-dns.sh test/with-postgres.sh sh -c '$(GO) test -json $(UNIT) | $(GO) run ./test/report test'
 
 e2e: build ## tests on the built binary, on Keycloak, Kubernetes, Consul and OpenBao, with clients of other fleet managers, and with made-up requests
-	@test/with-kubernetes.sh test/with-backends.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 20m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
+	@test/with-kubernetes.sh test/with-backends.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 45m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
 
 servers: ## the servers that tests need and that are fetched or built into the cache (the first time takes 40 minutes)
 	@$(GO) run ./test/servers/fetch all
