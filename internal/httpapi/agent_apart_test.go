@@ -201,7 +201,10 @@ func TestApart(t *testing.T) {
 						t.Errorf("%s The first message comes %s after the way is free", c.reason, first)
 					}
 				}
-				// The two sides stay of one mind, at rest.
+				// The two sides stay of one mind, at rest: once the server's loop, which
+				// does not live in this time, has ended what it heard of.
+				pass(30 * time.Second)
+				r.heard()
 				pass(5 * time.Minute)
 				for id, s := range r.heard() {
 					for _, one := range s {
