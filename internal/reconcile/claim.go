@@ -179,11 +179,40 @@ func (l *Loop) sooner(t time.Time) {
 	}
 }
 
-// finish takes a run that has ended off the books.
-func (l *Loop) finish(r *run) {
+// maxHanded is how many runs a worker goes on with by itself: after that it takes
+// what has its turn, which may be somebody else's.
+const maxHanded = 8
+
+// takes is what a run may take that wakes others: one of them, for its worker.
+func (l *Loop) takes(r *run, set ledger.Set) *ledger.ClaimRequest {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(set.Wakes) == 0 || r.handed >= maxHanded || l.closing {
+		return nil
+	}
+	return &ledger.ClaimRequest{Holder: l.cfg.Holder, Kinds: l.kinds, Limit: 1, Lease: l.cfg.Lease}
+}
+
+// handOver takes a run that has ended off the books, and returns what its worker
+// goes on with. During shutdown that is handed back.
+func (l *Loop) handOver(r *run) *run {
+	next := r.taken
 	r.close()
 	l.mu.Lock()
 	delete(l.runs, r)
+	refused := next != nil && (l.closing || !next.held())
+	if next != nil && !refused {
+		next.handed = r.handed + 1
+		l.runs[next] = struct{}{}
+	}
 	l.mu.Unlock()
+	if next != nil && !refused {
+		return next
+	}
+	if refused {
+		l.release(next.lease, []ledger.Lease{next.work.Lease})
+		next.close()
+	}
 	signal(l.freed)
+	return nil
 }

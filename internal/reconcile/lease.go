@@ -1,12 +1,14 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/trace"
 )
 
 var (
@@ -25,7 +27,13 @@ type run struct {
 	ctx   context.Context
 	stop  context.CancelCauseFunc
 
-	rounds, conflicts int // of the worker alone
+	rounds, conflicts int  // of the worker alone
+	handed            int  // how many runs its worker has gone on with
+	taken             *run // what its worker goes on with
+	wrote             bool // anything but its end
+
+	followed *trace.Span // nil: it is not
+	trace    string      // by which what it writes and wakes goes on
 
 	mu      sync.Mutex
 	span    time.Duration
@@ -36,6 +44,8 @@ type run struct {
 
 func newRun(ctx context.Context, w ledger.Work, sent time.Time, span time.Duration) *run {
 	r := &run{work: w, span: span, sent: sent}
+	// For what is logged and written on the way.
+	ctx = ledger.WithOrg(ledger.WithCause(ctx, cmp.Or(w.Cause, ledger.BySchedule("reconcile"))), w.Org)
 	// Not under the loop's context: shutdown gives a run its grace.
 	r.lease, r.lose = context.WithCancelCause(context.WithoutCancel(ctx))
 	r.ctx, r.stop = context.WithCancelCause(r.lease)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/trace"
 )
 
 // Ledger is the part of the store that the loop uses; see ledger.Ledger.
@@ -39,9 +40,14 @@ type Config struct {
 	Grace      time.Duration // for runs in flight at shutdown; default 1 s
 	Resync     time.Duration // between safety wakes of unsettled objects; default 10 min, negative = never
 
-	Observer Observer       // default: nobody looks
-	Logger   *slog.Logger   // default slog.Default()
-	Random   func() float64 // source of jitter, 0 <= x < 1; default math/rand
+	Observer Observer     // default: nobody looks
+	Logger   *slog.Logger // default slog.Default()
+	// Request finds the user's request that a cause goes back to, for the log; empty:
+	// there is none. Default: a cause that is one, itself.
+	Request func(ctx context.Context, cause ledger.Cause) string
+	// Tracer of runs that were woken in a trace; default: none is followed.
+	Tracer *trace.Tracer
+	Random func() float64 // source of jitter, 0 <= x < 1; default math/rand
 }
 
 // Loop claims and runs due work until it is told to stop.
@@ -85,6 +91,9 @@ func New(c Config) *Loop {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
+	}
+	if c.Request == nil {
+		c.Request = func(_ context.Context, cause ledger.Cause) string { id, _ := cause.Request(); return id }
 	}
 	if c.Random == nil {
 		c.Random = rand.Float64

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/reconcile"
 )
 
@@ -131,6 +132,9 @@ func (w *world) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.R
 	before := w.object(task.ID)
 	write := put(before, task.ID, fmt.Sprint(before.Version+1))
 	write.Puts[0].Object.Name = time.Now().Format(time.RFC3339Nano) // only a look that was written counts
+	if w.chance(50) {                                               // it leaves work for another, which its worker may take
+		write.Wakes = []ledger.Wake{{Ref: thing(fmt.Sprint(int(w.upTo(time.Duration(w.Things)))))}}
+	}
 	switch {
 	case w.chance(w.Trouble / 4):
 		time.Sleep(w.upTo(2 * lease)) // heeds nothing

@@ -24,13 +24,21 @@ const (
 	maxPause      = 500 * time.Millisecond
 )
 
-// work runs one object's reconciler until it has nothing more to do now.
+// work runs one object's reconciler until it has nothing more to do now, and goes
+// on with what that made due.
 func (l *Loop) work(r *run) {
-	defer l.finish(r)
+	for r != nil {
+		l.reconcile(r)
+		r = l.handOver(r)
+	}
+}
+
+func (l *Loop) reconcile(r *run) {
 	task := Task{
 		Ref: r.work.Ref, Org: r.work.Org, Cause: r.work.Cause,
 		Attempts: r.work.Attempts, Token: r.work.Token,
 	}
+	l.follow(r)
 	for again := true; again; {
 		began := time.Now()
 		r.rounds++
@@ -38,6 +46,9 @@ func (l *Loop) work(r *run) {
 		var outcome Outcome
 		outcome, again, err = l.conclude(r, result, err)
 		l.cfg.Observer.Ran(task.Kind, outcome, time.Since(began), err)
+		if !again {
+			r.told(outcome, err)
+		}
 		if again && r.conflicts > freeConflicts {
 			d := backoff(conflictPause, maxPause, r.conflicts-freeConflicts)
 			pause(r.ctx, l.jitter(d/2, d)) // call looks whether ctx lasted
@@ -113,6 +124,7 @@ func (l *Loop) conclude(r *run, result Result, err error) (outcome Outcome, agai
 	set := result.Write
 	if !again {
 		set.Finish = &finish
+		set.Take = l.takes(r, set)
 	}
 	switch refused := l.commit(r, set); {
 	case refused == nil:
@@ -187,7 +199,7 @@ func (l *Loop) lost(r *run, err error) (Outcome, bool, error) {
 	if err == nil {
 		err = errLeaseEnded
 	}
-	l.log.Warn("a run lost its lease; what it did not write is dropped",
+	l.log.WarnContext(r.ctx, "a run lost its lease; what it did not write is dropped",
 		"kind", r.work.Kind, "id", r.work.ID, "attempts", r.work.Attempts, "err", err)
 	return LeaseLost, false, err
 }
@@ -201,15 +213,21 @@ func (l *Loop) commit(r *run, set ledger.Set) error {
 		set.Actor = "system"
 	}
 	if set.Cause == "" {
-		set.Cause = r.work.Cause
+		set.Cause = ledger.CauseOf(r.lease)
 	}
-	if set.Cause == "" {
-		set.Cause = ledger.BySchedule("reconcile")
+	if set.Trace == "" {
+		set.Trace = r.trace
 	}
+	r.wrote = r.wrote || len(set.Puts) > 0 || len(set.Wakes) > 0
 	r.write(true)
 	defer r.write(false)
+	ctx := r.followed.Around(r.lease)
 	for tries := 1; ; tries++ {
-		_, err := l.cfg.Ledger.Commit(r.lease, set)
+		sent := time.Now()
+		done, err := l.cfg.Ledger.Commit(ctx, set)
+		if err == nil && len(done.Taken) > 0 {
+			r.taken = newRun(r.lease, done.Taken[0], sent, l.span)
+		}
 		if err == nil && set.Finish != nil && set.Finish.Next {
 			// The claimer learns it here; the store need not send a hint for later work.
 			l.sooner(time.Now().Add(set.Finish.After))
@@ -231,9 +249,12 @@ func (l *Loop) report(r *run, finish ledger.Finish, err error) {
 	}
 	args := []any{"kind", r.work.Kind, "id", r.work.ID, "attempts", r.work.Attempts + 1, "err", err}
 	args = append(args, stack(err)...)
+	if id := l.cfg.Request(r.lease, r.work.Cause); id != "" {
+		args = append(args, "request", id)
+	}
 	if finish.Next {
-		l.log.Warn("reconcile failed; trying again", append(args, "next", finish.After)...)
+		l.log.WarnContext(r.ctx, "reconcile failed; trying again", append(args, "next", finish.After)...)
 		return
 	}
-	l.log.Error("reconcile failed for good", args...)
+	l.log.ErrorContext(r.ctx, "reconcile failed for good", args...)
 }

@@ -40,6 +40,11 @@ func (s *store) Commit(_ context.Context, set ledger.Set) (ledger.Result, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.Now = s.now()
+	s.state.Tokens = nil
+	for range ledger.Takes([]ledger.Set{set}) {
+		s.token++
+		s.state.Tokens = append(s.state.Tokens, s.token)
+	}
 	d := ledger.Decide(kinds, &s.lanes, s.state, []ledger.Set{set})
 	for ref, w := range d.Objects {
 		s.state.Objects[ref] = w.Object
@@ -89,7 +94,7 @@ func (s *store) Claim(_ context.Context, q ledger.ClaimRequest) (ledger.Claimed,
 		s.state.Work[w.Ref] = w
 		work = append(work, ledger.Work{
 			Lease: ledger.Lease{Ref: w.Ref, Token: w.Token}, Org: w.Org, Dirty: w.Dirty,
-			Attempts: w.Attempts, Cause: w.Cause, Due: w.Due,
+			Attempts: w.Attempts, Cause: w.Cause, Trace: w.Trace, Due: w.Due,
 		})
 	}
 	return ledger.Claimed{Work: work, Next: next}, nil

@@ -19,6 +19,7 @@ import (
 	"github.com/failsafe-go/failsafe-go/retrypolicy"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/trace"
 )
 
 // Config of a Policy.
@@ -33,7 +34,8 @@ type Config struct {
 	// 100 ms. Each is moved by up to a quarter, so that callers do not return
 	// in step.
 	Pause time.Duration
-	// Failures in a row after which nothing is tried for Rest; default 5.
+	// Failures in a row after which nothing is tried for Rest; default 5, negative:
+	// it is always tried, because whoever asks counts failures itself.
 	Failures int
 	// Rest of an open breaker, moved by up to a quarter; default 10 s. One call
 	// is then let through to see whether the other side is back.
@@ -55,19 +57,27 @@ type Observer interface {
 	// "failed" (the other side was away), "refused" (it answered with an error),
 	// "open", "full", "canceled".
 	Called(name, outcome string, took time.Duration)
-	// Breaker tells its new state: "closed", "open", "half-open".
-	Breaker(name, state string)
+	// Breaker tells that one of this name changed its state: "closed", which is how
+	// each begins, "open", "half-open".
+	Breaker(name, from, to string)
+	// Retried is one attempt that is made again, or, with spent, one that is not
+	// because the budget of retries is used up.
+	Retried(name string, spent bool)
 }
 
 // Policy is one side's; all calls to it share it. It has no goroutines of its own.
 type Policy struct {
 	cfg     Config
+	title   string // of its spans
 	breaker circuitbreaker.CircuitBreaker[any]
 	once    failsafe.Executor[any]
 	again   failsafe.Executor[any]
 	// last is what the other side failed with last: whoever is refused by the open
 	// breaker reads it.
 	last atomic.Pointer[string]
+	// forgotten by its Group: the observer hears no more of it.
+	forgotten atomic.Bool
+	idle      idle
 }
 
 // New makes a policy.
@@ -82,19 +92,26 @@ func New(c Config) *Policy {
 	if c.Retries == 0 {
 		c.Retries = 2
 	}
-	if c.Failures <= 0 {
+	if c.Failures == 0 {
 		c.Failures = 5
 	}
 	if c.AtOnce <= 0 {
 		c.AtOnce = 32
 	}
-	p := &Policy{cfg: c}
+	p := &Policy{cfg: c, title: "call " + c.Name}
 	breaker := circuitbreaker.NewBuilder[any]().
-		WithFailureThreshold(uint(c.Failures)).
+		WithFailureThreshold(uint(max(c.Failures, 1))).
 		WithSuccessThreshold(1).
 		WithDelay(c.Rest).WithJitterFactor(0.25)
 	if c.Observer != nil {
-		breaker = breaker.OnStateChanged(func(e circuitbreaker.StateChangedEvent) { c.Observer.Breaker(c.Name, e.NewState.String()) })
+		breaker = breaker.OnStateChanged(func(e circuitbreaker.StateChangedEvent) {
+			if !p.forgotten.Load() {
+				c.Observer.Breaker(c.Name, e.OldState.String(), e.NewState.String())
+			}
+			if e.NewState == circuitbreaker.OpenState {
+				p.watch()
+			}
+		})
 	}
 	p.breaker = breaker.Build()
 	full := bulkhead.NewBuilder[any](uint(c.AtOnce)).WithMaxWaitTime(c.Queue).Build()
@@ -137,8 +154,22 @@ func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	ctx, span := trace.Child(ctx, p.title, trace.Client)
+	tries, err := p.made(ctx, with, call)
+	if span != nil {
+		told(span, tries, err)
+	}
+	return err
+}
+
+// made makes the call as often as it takes, and tells how often that was.
+func (p *Policy) made(ctx context.Context, with failsafe.Executor[any], call func(ctx context.Context) error) (tries int, err error) {
 	var last error // what the budget's error hides
-	err := with.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error {
+	err = with.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error {
+		if e.Retries() > 0 && p.cfg.Observer != nil {
+			p.cfg.Observer.Retried(p.cfg.Name, false)
+		}
+		tries++
 		if last = p.attempt(e.Context(), call); failed(last) {
 			text := last.Error()
 			p.last.Store(&text)
@@ -147,8 +178,11 @@ func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func
 	})
 	switch {
 	case err == nil:
-		return nil
+		return tries, nil
 	case errors.Is(err, budget.ErrExceeded) && last != nil:
+		if p.cfg.Observer != nil {
+			p.cfg.Observer.Retried(p.cfg.Name, true)
+		}
 		err = last
 	case errors.Is(err, circuitbreaker.ErrOpen):
 		p.observe("open", 0)
@@ -156,15 +190,15 @@ func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func
 		if last := p.last.Load(); last != nil && p.cfg.Tell {
 			why = " (" + *last + ")"
 		}
-		return resting{fault.New(fault.Unavailable, "%s does not answer%s; it is tried again by itself", p.cfg.Name, why).Because("breaker-open"), p.rest()}
+		return tries, resting{fault.New(fault.Unavailable, "%s does not answer%s; it is tried again by itself", p.cfg.Name, why).Because("breaker-open"), p.rest()}
 	case errors.Is(err, bulkhead.ErrFull):
 		p.observe("full", 0)
-		return fault.New(fault.Unavailable, "%s has too many requests under way; it is tried again by itself", p.cfg.Name).Because("bulkhead-full")
+		return tries, fault.New(fault.Unavailable, "%s has too many requests under way; it is tried again by itself", p.cfg.Name).Because("bulkhead-full")
 	}
 	if errors.Is(err, errSlow) {
-		return fault.New(fault.Unavailable, "%s did not answer within %s; it is tried again by itself", p.cfg.Name, p.cfg.Timeout).Because("timeout")
+		return tries, fault.New(fault.Unavailable, "%s did not answer within %s; it is tried again by itself", p.cfg.Name, p.cfg.Timeout).Because("timeout")
 	}
-	return err
+	return tries, err
 }
 
 // resting is the refusal of an open breaker. Nothing was tried, so it says nothing
@@ -193,6 +227,7 @@ var errSlow = errors.New("timeout")
 // of it. A caller who left says nothing about the other side, except that a
 // breaker which waits for this very call must not wait for ever.
 func (p *Policy) attempt(ctx context.Context, call func(ctx context.Context) error) (err error) {
+	defer p.idle.busy()()
 	if !p.breaker.TryAcquirePermit() {
 		return circuitbreaker.ErrOpen
 	}
@@ -206,6 +241,7 @@ func (p *Policy) attempt(ctx context.Context, call func(ctx context.Context) err
 			outcome = "failed"
 		}
 		switch {
+		case p.cfg.Failures < 0:
 		case outcome == "failed":
 			p.breaker.RecordFailure()
 		case outcome != "canceled":

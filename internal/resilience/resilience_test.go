@@ -19,6 +19,9 @@ type witness struct {
 	mu     sync.Mutex
 	calls  []string
 	states []string
+	counts map[string]int // of breakers, by state
+	again  int
+	spent  int
 }
 
 func (w *witness) Called(_, outcome string, _ time.Duration) {
@@ -27,10 +30,52 @@ func (w *witness) Called(_, outcome string, _ time.Duration) {
 	w.calls = append(w.calls, outcome)
 }
 
-func (w *witness) Breaker(_, state string) {
+func (w *witness) Breaker(_, from, to string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.states = append(w.states, state)
+	w.states = append(w.states, to)
+	if w.counts == nil {
+		w.counts = map[string]int{}
+	}
+	w.counts[from]--
+	w.counts[to]++
+}
+
+func (w *witness) Retried(_ string, spent bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if spent {
+		w.spent++
+		return
+	}
+	w.again++
+}
+
+func (w *witness) open() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.counts["open"]
+}
+
+// Retries are told, and so is that there were too many of them.
+func TestRetriesAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &witness{}
+		p := resilience.New(resilience.Config{Name: "the oracle", Failures: 1000, AtOnce: 100, Observer: w})
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() {
+				_ = p.Do(t.Context(), func(context.Context) error {
+					time.Sleep(time.Second)
+					return fault.New(fault.Unavailable, "away")
+				})
+			})
+		}
+		wg.Wait()
+		if w.again == 0 || w.spent == 0 || w.again+w.spent > 100 {
+			t.Errorf("of 50 calls that failed, %d were made again, and %d found no budget", w.again, w.spent)
+		}
+	})
 }
 
 func TestDo(t *testing.T) {
