@@ -126,7 +126,7 @@ func (b *batch) apply(s *Set) Result {
 		o, changed := b.put(&p)
 		orgs[o.Ref] = o.Org
 		if changed {
-			c := Change{Seq: int64(len(b.d.Changes)) + 1, At: b.logged, Actor: s.Actor, Cause: s.Cause, Op: p.Op, Object: o}
+			c := Change{Seq: int64(len(b.d.Changes)) + 1, At: b.logged, Actor: s.Actor, Cause: s.Cause, Op: p.Op, From: s.From, Trace: s.Trace, Object: o}
 			b.d.Changes = append(b.d.Changes, c)
 			r.Seq = c.Seq
 		}
@@ -159,10 +159,16 @@ func (b *batch) apply(s *Set) Result {
 		if w.Org == "" {
 			w.Org = orgs[w.Ref]
 		}
+		if w.Trace == "" {
+			w.Trace = s.Trace
+		}
 		b.wake(w, s.Cause)
 	}
 	if s.Finish != nil {
 		b.finish(s.Lease.Ref, *s.Finish)
+	}
+	if s.Take != nil {
+		r.Taken = b.take(s)
 	}
 	return r
 }
@@ -263,6 +269,9 @@ func (b *batch) wake(w Wake, cause Cause) {
 	}
 	row.Dirty++
 	row.Cause = cause
+	if w.Trace != "" { // else what somebody waits for is still to be run
+		row.Trace = w.Trace
+	}
 	b.keep(row)
 }
 
@@ -276,6 +285,9 @@ func (b *batch) finish(ref Ref, f Finish) {
 	case f.Next:
 		row.Dirty, row.Attempts, row.Note = 0, f.Attempts, readable(f.Note)
 		row.Due = b.now.Add(max(f.After, 0)).Truncate(time.Microsecond)
+		if f.After > tracedWithin {
+			row.Trace = ""
+		}
 	default:
 		delete(b.d.Work, ref)
 		b.d.Done[ref] = true
@@ -283,6 +295,26 @@ func (b *batch) finish(ref Ref, f Finish) {
 	}
 	row.Turn = b.lanes.turn(row.Org, b.now, row.Due)
 	b.keep(row)
+}
+
+// take leases what a set has woken. What was leased before and ran out is left to
+// claims.
+func (b *batch) take(s *Set) (out []Work) {
+	for _, w := range s.Wakes {
+		row, ok := b.work(w.Ref)
+		if !ok || row.Token != 0 || row.Due.After(b.now) || !slices.Contains(s.Take.Kinds, w.Kind) {
+			continue
+		}
+		if len(out) >= s.Take.Limit || len(b.state.Tokens) == 0 {
+			break
+		}
+		row.Token, b.state.Tokens = b.state.Tokens[0], b.state.Tokens[1:]
+		row.Until = b.now.Add(s.Take.Lease).Truncate(time.Microsecond)
+		b.keep(row)
+		out = append(out, Work{Lease: Lease{Ref: row.Ref, Token: row.Token}, Org: row.Org, Dirty: row.Dirty,
+			Attempts: row.Attempts, Cause: row.Cause, Trace: row.Trace, Due: row.Due})
+	}
+	return out
 }
 
 func (b *batch) keep(row WorkRow) {

@@ -33,6 +33,7 @@ func TestDecideAgreesWithTheModel(t *testing.T) {
 						set.Lease = &w.Lease
 						set.Finish = &ledger.Finish{Dirty: w.Dirty, Next: rapid.Bool().Draw(t, "next"), Attempts: rapid.IntRange(0, 9).Draw(t, "attempts"),
 							After: rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}).Draw(t, "after")}
+						set.Take = ledgertest.DrawTake(t, time.Hour, 0)
 					}
 					sets = append(sets, set)
 				}
@@ -43,6 +44,8 @@ func TestDecideAgreesWithTheModel(t *testing.T) {
 				}
 				for i, set := range sets {
 					want, failures := model.Commit(m.state.Now, set)
+					model.Took(want.Taken, got[i].Taken, false)
+					claimed = append(claimed, got[i].Taken...)
 					err := got[i].Err
 					if (err != nil) != (len(failures) > 0) ||
 						err != nil && !slices.Contains(failures, ledgertest.Failure{Kind: fault.Of(err), Reason: fault.Reason(err)}) {

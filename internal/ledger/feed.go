@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/droverhq/drover/internal/fault"
 )
 
 // Feed reads the log once for everybody in this process who follows it, so
@@ -65,6 +67,13 @@ func (f *Feed) read(ctx context.Context) bool {
 		return true
 	}
 	changes, err := f.log.Changes(ctx, ChangeQuery{After: after, Limit: feedRead})
+	if fault.Reason(err) == "truncated" {
+		// The store was away for days. Whoever follows is told so by the log, too.
+		f.mu.Lock()
+		f.ring, f.bytes, f.head = nil, 0, -1
+		f.mu.Unlock()
+		return true
+	}
 	if err != nil || len(changes) == 0 {
 		return false
 	}
@@ -97,7 +106,8 @@ func size(c *Change) int {
 }
 
 // Next returns the changes after a sequence, waiting until there is one. What
-// has left the feed's memory comes from the log. The result must not be changed.
+// has left the feed's memory comes from the log, which may tell that it is gone
+// (NotFound, reason "truncated"): then begin anew. The result must not be changed.
 func (f *Feed) Next(ctx context.Context, after int64) ([]Change, error) {
 	for {
 		f.mu.Lock()

@@ -25,14 +25,20 @@ func (b *batch) check(s *Set) error {
 	if s.Actor == "" || s.Cause == "" {
 		return fault.New(fault.Invalid, "a set needs an actor and a cause")
 	}
-	if !plain(s.Actor) || !plain(string(s.Cause)) {
+	if !plain(s.Actor) || !plain(string(s.Cause)) || s.From != "" && (!plain(s.From) || len(s.From) > MaxOrigin) {
 		return fault.New(fault.Invalid, "actor or cause is not plain text of at most %d bytes", MaxText)
+	}
+	if s.Trace != "" && !traceable(s.Trace) {
+		return fault.New(fault.Invalid, "the trace is no traceparent")
 	}
 	if s.Finish != nil && s.Lease == nil {
 		return fault.New(fault.Invalid, "only leased work can be finished")
 	}
 	if f := s.Finish; f != nil && (f.Dirty < 0 || f.Attempts < 0 || f.Attempts > math.MaxInt32) {
 		return fault.New(fault.Invalid, "a finish counts from zero")
+	}
+	if s.Take != nil && (s.Finish == nil || s.Take.Lease <= 0) {
+		return fault.New(fault.Invalid, "only who finishes takes more, and a lease must last")
 	}
 	if s.Lease != nil {
 		// Token 0 is the mark of work that nobody has leased, so it is no lease.
@@ -61,8 +67,11 @@ func (b *batch) check(s *Set) error {
 	if err := b.checkNames(s); err != nil {
 		return err
 	}
+	if err := b.checkBlobs(s); err != nil {
+		return err
+	}
 	for _, w := range s.Wakes {
-		if _, ok := b.kinds[w.Kind]; !ok || w.ID == "" || !plain(w.ID) || !plain(w.Org) {
+		if _, ok := b.kinds[w.Kind]; !ok || w.ID == "" || !plain(w.ID) || !plain(w.Org) || w.Trace != "" && !traceable(w.Trace) {
 			return fault.New(fault.Invalid, "cannot wake %.128q: no such kind, or not plain text", w.Ref)
 		}
 	}

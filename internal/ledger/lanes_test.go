@@ -42,7 +42,7 @@ func TestAnotherOrganisationOvertakes(t *testing.T) {
 	for i, org := range order(m) {
 		if org == "small" {
 			if i > 250 {
-				t.Fatalf("the small organisation comes %dth, after a second of a flood whose turns lie 5 ms apart", i+1)
+				t.Fatalf("the small organisation comes %dth, after a second of a flood whose turns lie 20 ms apart", i+1)
 			}
 			return
 		}
@@ -99,10 +99,72 @@ func TestTurns(t *testing.T) {
 
 func TestTurnsEndAtTheHorizon(t *testing.T) {
 	m := newMemory(t)
-	m.decide(flood("big", 30_000, 0)) // two and a half minutes of turns
+	m.decide(flood("big", 30_000, 0)) // ten minutes of turns, if there were no horizon
 	for ref, row := range m.state.Work {
 		if row.Turn.Sub(row.Due) > ledger.LaneHorizon {
 			t.Fatalf("%s has its turn %v after it is due: a claim would not see it", ref, row.Turn.Sub(row.Due))
 		}
+	}
+}
+
+// One organisation brings more, steadily, than is done; after minutes another one's
+// few pieces are next all the same, and so is what falls due of it later.
+func TestASteadyFloodIsOvertaken(t *testing.T) {
+	m := newMemory(t)
+	next := func() ledger.WorkRow {
+		var first ledger.WorkRow
+		for _, r := range m.state.Work {
+			if !r.Due.After(m.state.Now) && (first.Kind == "" || r.Turn.Before(first.Turn)) {
+				first = r
+			}
+		}
+		m.lanes.Claimed(m.state.Now, first.Turn)
+		delete(m.state.Work, first.Ref)
+		return first
+	}
+	bring := func(i int) {
+		m.decide(ledger.Set{Actor: "a", Cause: "c", Wakes: []ledger.Wake{{Ref: ledger.Ref{Kind: "beast", ID: fmt.Sprint(i)}, Org: "big"}}})
+		m.state.Now = m.state.Now.Add(50 * time.Millisecond)
+		if i%2 == 1 {
+			next()
+		}
+	}
+	soon := func(org string, n, most int) {
+		t.Helper()
+		for i := 0; n > 0; i++ {
+			if i > most {
+				t.Fatalf("%d of %s are not among the next %d, while %d wait", n, org, i, len(m.state.Work))
+			}
+			if next().Org == org {
+				n--
+			}
+		}
+	}
+	for i := range 3000 {
+		bring(i)
+	}
+	m.decide(flood("small", 3, 0))
+	soon("small", 3, 10)
+	m.decide(flood("later", 1, 5*time.Second))
+	for i := range 100 { // five seconds
+		bring(3000 + i)
+	}
+	soon("later", 1, 300)
+}
+
+// Where nothing waits nobody is late, however often somebody claims a moment afterwards.
+func TestNobodyIsLateForNothing(t *testing.T) {
+	m := newMemory(t)
+	for i := range 100 {
+		ref := ledger.Ref{Kind: "beast", ID: fmt.Sprint(i)}
+		m.decide(ledger.Set{Actor: "a", Cause: "c", Wakes: []ledger.Wake{{Ref: ref, Org: fmt.Sprint("org", i)}}})
+		row := m.state.Work[ref]
+		if late := row.Due.Sub(row.Turn); late > 0 {
+			t.Fatalf("after %d a turn is %s before it is due", i, late)
+		}
+		m.state.Now = m.state.Now.Add(5 * time.Millisecond)
+		m.lanes.Claimed(m.state.Now, row.Turn)
+		m.lanes.Claimed(m.state.Now, m.state.Now)
+		delete(m.state.Work, ref)
 	}
 }

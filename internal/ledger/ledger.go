@@ -16,9 +16,9 @@ import (
 type Ledger interface {
 	Committer
 	Records
-	Log
+	Past
 	Queue
-	Keeper
+	Store
 }
 
 // Records is everything that is read of objects.
@@ -35,7 +35,7 @@ type Committer interface {
 	//
 	// Faults: Invalid (malformed, undeclared field, too large), NotFound (an
 	// expected object is not there), Conflict (reasons "version", "exists",
-	// "name-taken", "lease-lost"), Exhausted (a counter's bound; reason
+	// "name-taken", "lease-lost", "blob"), Exhausted (a counter's bound; reason
 	// "counter:<name>"), Unavailable (the store is away; reason
 	// "outcome-unknown" if the set may yet have been written).
 	Commit(ctx context.Context, set Set) (Result, error)
@@ -58,14 +58,19 @@ type Reader interface {
 }
 
 // Log reads changes. Sequences are dense and in commit order, so a reader that
-// resumes after the last sequence it saw never skips one.
+// resumes after the last sequence it saw never skips one. Where the log was
+// truncated, only the last change of each object is left up to Head.Whole: whoever
+// asks for changes after a sequence before that, or for a moment before that, is
+// told so (NotFound, reason "truncated").
 type Log interface {
 	// Head tells the newest sequence and who this ledger is.
 	Head(ctx context.Context) (Head, error)
-	// Changes returns changes in the order of their sequences.
+	// Changes returns changes in the order of their sequences. Those who look back
+	// (Reverse) come to an end where the log is not whole any more, unless they
+	// ask for what is left (Left).
 	Changes(ctx context.Context, query ChangeQuery) ([]Change, error)
 	// At returns the last change of an object at or before a moment; NotFound
-	// if the object did not exist then.
+	// if the object did not exist then, or if nobody knows any more.
 	At(ctx context.Context, ref Ref, moment Moment) (Change, error)
 	// Hints returns a channel that holds a signal when there may be new
 	// changes or due work, of any replica. It closes when ctx ends. A hint can
@@ -85,9 +90,17 @@ type Queue interface {
 	Backlog(ctx context.Context) ([]Backlog, error)
 }
 
+// Store is what is kept beside objects.
+type Store interface {
+	Keeper
+	Sweeper
+}
+
 // Keeper holds what does not belong into an object: large things and secrets.
 type Keeper interface {
-	// PutBlob stores bytes, encrypted, and returns their digest ("sha256:...").
+	// PutBlob stores bytes, encrypted, and returns their digest ("sha256:..."). They
+	// are there as long as an object names them, and before that for a while: whoever
+	// puts them names them soon.
 	PutBlob(ctx context.Context, data []byte) (digest string, err error)
 	Blob(ctx context.Context, digest string) ([]byte, error)
 	// Seal encrypts a secret under a key of its own and returns a reference
@@ -98,6 +111,15 @@ type Keeper interface {
 	Shred(ctx context.Context, ref string) error
 }
 
+// Sweeper takes away what nobody can ask for any more.
+type Sweeper interface {
+	// Sweep erases blobs that no object names, as far as it is told that they may
+	// go. A set that would name one of them afterwards is refused (Conflict, reason
+	// "blob"); one that was committed before has kept it. Objects of a kind that the
+	// store was not told of keep everything: then nothing is erased, which is an error.
+	Sweep(ctx context.Context, sweep Sweep) (Swept, error)
+}
+
 // Head is the log's newest sequence, and the ledger's identity. The epoch moves
 // when a ledger is restored or promoted: readers of a higher epoch must not
 // follow a lower one.
@@ -106,6 +128,10 @@ type Head struct {
 	Epoch  int64
 	Seq    int64
 	At     time.Time
+	// Whole: changes after this are all there. Since is the time of that one: from
+	// then on there is history. 0 and zero: the log was never truncated.
+	Whole int64
+	Since time.Time
 }
 
 // Moment is a point in the log: a sequence, or a time if Seq is zero.
@@ -123,4 +149,5 @@ type ChangeQuery struct {
 	Org     string
 	Limit   int  // default 1000, at most 10000
 	Reverse bool // newest first
+	Left    bool // what truncation has left, too: it has gaps
 }

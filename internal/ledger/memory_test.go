@@ -49,6 +49,10 @@ func (m *memory) decide(sets ...ledger.Set) []ledger.Outcome {
 		Now: m.state.Now, Logged: m.state.Logged, Objects: pick(m.state.Objects, need.Objects), Names: pick(m.state.Names, need.Names),
 		Counters: pick(m.state.Counters, need.Counters), Work: pick(m.state.Work, need.Work),
 	}
+	for range ledger.Takes(sets) {
+		m.tokens++
+		loaded.Tokens = append(loaded.Tokens, m.tokens)
+	}
 	d := ledger.Decide(kinds(), &m.lanes, loaded, sets)
 	m.checkWrites(d)
 	for ref, w := range d.Objects {

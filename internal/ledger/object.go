@@ -142,11 +142,13 @@ type Change struct {
 	Actor  string    `json:"actor"`
 	Cause  Cause     `json:"cause"`
 	Op     string    `json:"op"`
+	From   string    `json:"from,omitempty"`  // address that it was asked for from
+	Trace  string    `json:"trace,omitempty"` // traceparent of what made it; empty: it was not followed
 	Object Object    `json:"object"`
 }
 
 // Cause says why a change was made: "request:<id>", "change:<kind>/<id>@<version>",
-// "report:<cluster>@<n>", "schedule:<what>".
+// "report:<cluster>@<n>", "resource:<home>/<kind>/<namespace>/<name>", "schedule:<what>".
 type Cause string
 
 // ByRequest is the cause of what an API request did.
@@ -159,6 +161,11 @@ func ByChange(ref Ref, version int64) Cause {
 
 // ByReport is the cause of what an agent's report did.
 func ByReport(cluster, id string) Cause { return Cause("report:" + cluster + "@" + id) }
+
+// ByResource is the cause of what somebody asked for by a custom resource of a Kubernetes.
+func ByResource(home, kind, namespace, name string) Cause {
+	return Cause("resource:" + home + "/" + kind + "/" + namespace + "/" + name)
+}
 
 // BySchedule is the cause of what only the passing of time did.
 func BySchedule(what string) Cause { return Cause("schedule:" + what) }

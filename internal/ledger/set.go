@@ -8,6 +8,12 @@ import "time"
 type Set struct {
 	Actor string // who: a user, "system", "agent:<cluster>"
 	Cause Cause  // why
+	// From is the address that it was asked for from, at most MaxOrigin bytes; empty:
+	// nobody outside did. Default: what the context of the commit says.
+	From string
+	// Trace is the traceparent that the set's changes, and the runs that it wakes, are
+	// part of; empty: none. Default: that of the commit's context.
+	Trace string
 
 	// Lease guards the set: if it was lost, nothing is written.
 	Lease *Lease
@@ -23,6 +29,10 @@ type Set struct {
 	Wakes  []Wake
 	// Finish ends the leased work. It needs Lease.
 	Finish *Finish
+	// Take claims, of the set's own wakes, those that are due now and that nobody
+	// has, in their order: whoever ends a piece of work goes on with what that made
+	// due without a claim of its own. It needs Finish.
+	Take *ClaimRequest
 }
 
 // Put writes an object. A put that would change nothing writes nothing: no
@@ -61,6 +71,8 @@ type Wake struct {
 	After time.Duration
 	// IfIdle leaves alone what has work already: for the slow resync.
 	IfIdle bool
+	// Trace that the run is part of; default: the set's.
+	Trace string
 }
 
 // Lease is the right to work on an object. Tokens only ever grow, over all
@@ -84,6 +96,7 @@ type Finish struct {
 type Result struct {
 	Objects []Object // as stored, in the order of Puts
 	Seq     int64    // of the set's last change; 0 if nothing changed
+	Taken   []Work   // what Take asked for
 }
 
 // Work is a leased piece of due work. It carries an id, never an event: the
@@ -94,6 +107,7 @@ type Work struct {
 	Dirty    int64
 	Attempts int
 	Cause    Cause     // of the set that woke it last
+	Trace    string    // that the run continues: of whoever last woke it in one; empty: none
 	Due      time.Time // by the store's clock
 }
 

@@ -16,6 +16,21 @@ type State struct {
 	Names    map[Name]Ref
 	Counters map[string]int64
 	Work     map[Ref]WorkRow
+	// Tokens are for what sets take: greater than any before, and as many as
+	// Takes counts.
+	Tokens []int64
+	// Lost are blobs that were erased, of those that Naming lists.
+	Lost map[string]bool
+}
+
+// Takes is how many leases a batch of sets may take at most.
+func Takes(sets []Set) (n int) {
+	for _, s := range sets {
+		if s.Take != nil {
+			n += max(0, min(s.Take.Limit, len(s.Wakes)))
+		}
+	}
+	return n
 }
 
 // WorkRow is one object's due work as it is stored.
@@ -29,6 +44,7 @@ type WorkRow struct {
 	Token    int64     // of the lease; 0 = not leased
 	Until    time.Time // end of the lease
 	Cause    Cause
+	Trace    string
 	Note     string
 }
 

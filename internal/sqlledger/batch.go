@@ -21,6 +21,7 @@ type batch struct {
 	head     headRow
 	tokens   int64 // taken from head.fence
 	answers  []answer
+	named    []any // blobs that are there and newly named
 }
 
 // headRow is what the log's head says. On PostgreSQL others may move it until
@@ -55,8 +56,17 @@ func (l *Ledger) attempt(requests []*request) (changes int, err error) {
 	for ref, w := range b.state.Work {
 		stored[ref] = b.workRow(w)
 	}
+	if err := b.naming(ctx); err != nil {
+		return 0, err
+	}
 	b.lease()
+	b.fresh()
 	d := ledger.Decide(l.kinds, &l.lanes, b.state, b.sets)
+	for i, o := range d.Outcomes {
+		for _, w := range o.Taken {
+			b.holders[w.Ref] = b.sets[i].Take.Holder
+		}
+	}
 	base := logBase{seq: b.head.seq, at: max(b.head.at, micros(b.state.Now))}
 	statements, err := b.statements(&d, stored, &base)
 	if err != nil {
@@ -175,6 +185,14 @@ func (b *batch) load(ctx context.Context, head *headRow) error {
 			queries = append(queries, b.claims(i, r.claim)...)
 		}
 	}
+	if n := ledger.Takes(b.sets); n > 0 && !b.l.dialect.alone {
+		queries = append(queries, query{sql: "SELECT " + b.l.dialect.fence + " FROM generate_series(1, $1)", args: []any{int64(n)}, each: func(scan scanner) error {
+			var token int64
+			err := scan(&token)
+			b.state.Tokens = append(b.state.Tokens, token)
+			return err
+		}})
+	}
 	if err := b.l.engine.load(ctx, queries); err != nil {
 		return err
 	}
@@ -259,6 +277,7 @@ func (b *batch) statements(d *ledger.Decision, stored map[ledger.Ref][]any, base
 	}
 	write(insert, workTable, fresh)
 
+	out = append(out, b.touches()...)
 	for _, r := range b.requests {
 		out = append(out, r.exec...)
 	}
@@ -274,7 +293,7 @@ func (b *batch) statements(d *ledger.Decision, stored map[ledger.Ref][]any, base
 		rows := make([][]any, len(d.Changes))
 		for i := range d.Changes {
 			c := &d.Changes[i]
-			rows[i] = []any{c.Actor, string(c.Cause), c.Op, c.Object.Kind, c.Object.ID, c.Object.Org, c.Object.Version, encodeState(&c.Object)}
+			rows[i] = []any{c.Actor, ledger.TracedCause(c.Cause, c.Trace), c.Op, c.Object.Kind, c.Object.ID, c.Object.Org, c.Object.Version, encodeState(&c.Object), c.From}
 		}
 		out = append(out, statement{op: appendLog, table: logTable, rows: rows, base: base})
 	}

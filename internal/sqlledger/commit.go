@@ -9,6 +9,7 @@ import (
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/trace"
 )
 
 // request is one caller's part of a batch; exactly one of its parts is set.
@@ -48,15 +49,48 @@ func (l *Ledger) Commit(ctx context.Context, set ledger.Set) (ledger.Result, err
 	if err := l.check(&set); err != nil {
 		return ledger.Result{}, err
 	}
+	if set.From == "" {
+		set.From = ledger.OriginOf(ctx)
+	}
+	if set.Trace == "" {
+		set.Trace = trace.Parent(ctx)
+	}
 	set.Puts = slices.Clone(set.Puts) // the decision converts fields in place
+	span := follow(ctx, &set)
 	a, err := l.submit(ctx, &request{set: &set})
+	if span != nil {
+		told(span, &a.result, err)
+	}
 	return a.result, err
+}
+
+// follow begins the span of a commit, where the caller is followed. What its changes
+// set in motion goes on from the caller's. A set that only ends or wakes work says
+// nothing that the runs do not say.
+func follow(ctx context.Context, set *ledger.Set) *trace.Span {
+	if len(set.Puts) == 0 {
+		return nil
+	}
+	_, span := trace.Child(ctx, "ledger commit", trace.Client)
+	return span
+}
+
+func told(span *trace.Span, r *ledger.Result, err error) {
+	why := ""
+	if err != nil {
+		why = fault.Of(err).String()
+	}
+	span.Set(trace.Number("drover.changes", int64(len(r.Objects))), trace.Number("drover.seq", r.Seq))
+	span.End(why)
 }
 
 // submit hands a request to the committer and waits for the answer.
 func (l *Ledger) submit(ctx context.Context, r *request) (answer, error) {
 	if err := ctx.Err(); err != nil {
 		return answer{}, fault.New(fault.Unavailable, "the request was given up: %w", err)
+	}
+	if l.config.ReadOnly {
+		return answer{}, fault.New(fault.Denied, "the ledger was opened to be read")
 	}
 	ctx, cancel := l.patient(ctx)
 	defer cancel()

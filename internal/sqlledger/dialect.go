@@ -31,6 +31,8 @@ type reads interface {
 	read(ctx context.Context, sql string, args []any, each func(scan scanner) error) error
 	// seek is a read that must go through indexes, whatever the planner hopes for.
 	seek(ctx context.Context, sql string, args []any, each func(scan scanner) error) error
+	// row is one that is known without a read, by its key; nil: that there is none.
+	row(t *table, key []any) (scan scanner, known bool)
 }
 
 // clash is an error after which the same transaction may succeed.
@@ -48,6 +50,7 @@ type dialect struct {
 	lockTables               string   // keeps writers of a table out, likewise
 	fence                    string   // a new token; "0" = taken from the head row
 	skipLocked               string
+	locked                   string // keeps others from rows that are read in a transaction
 	clock                    string // the time in microseconds; "" = the program's
 	rowNumber                string // extra column of object tables
 	trigram                  bool
@@ -63,7 +66,7 @@ var postgresDialect = dialect{
 	lock: []string{"SET LOCAL statement_timeout = 0", "SET LOCAL idle_in_transaction_session_timeout = 0",
 		"SELECT 1 FROM (SELECT pg_advisory_xact_lock(7236848)) AS l"},
 	lockTables: "LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE",
-	fence:      "nextval('fence')", skipLocked: "FOR UPDATE SKIP LOCKED",
+	fence:      "nextval('fence')", skipLocked: "FOR UPDATE SKIP LOCKED", locked: " FOR UPDATE",
 	clock: "(SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)",
 }
 
@@ -87,7 +90,7 @@ func connect(ctx context.Context, c Config, changed func()) (engine, *dialect, e
 		return e, &d, nil
 	case found && scheme == "sqlite":
 		d := sqliteDialect
-		e, err := openSQLite(ctx, rest)
+		e, err := openSQLite(ctx, rest, c.ReadOnly)
 		return e, &d, err
 	case found:
 		return nil, nil, fault.New(fault.Invalid, "cannot keep a ledger in %q: use sqlite:///path or postgres://...", scheme+"://")
@@ -95,7 +98,7 @@ func connect(ctx context.Context, c Config, changed func()) (engine, *dialect, e
 		return nil, nil, fault.New(fault.Invalid, "a ledger needs the URL of its database")
 	}
 	d := sqliteDialect
-	e, err := openSQLite(ctx, c.URL)
+	e, err := openSQLite(ctx, c.URL, c.ReadOnly)
 	return e, &d, err
 }
 
@@ -219,15 +222,10 @@ func (d *dialect) candidates(s *store, wanted, condition string, limit int, b *b
 // reach lists the edges, from near to far, of the ends that are nearest to one:
 // breadth first, each end's in the order of the index. Ends are told apart by
 // their name alone, so that circles end. Of one end no more edges are read than
-// ends are wanted.
-func (d *dialect) reach(near, far, from string, limit int, b *binder) string {
+// ends are wanted. It is PostgreSQL's: in SQLite a query is no round trip, see
+// stepping.
+func reach(near, far, from string, limit int, b *binder) string {
 	start, most := b.bind(from), b.bind(int64(limit))
-	if d.name == "lite" {
-		few := fmt.Sprintf("x.far <= coalesce((SELECT %[2]s FROM edges WHERE %[1]s = r.at ORDER BY %[2]s LIMIT 1 OFFSET %[3]s), x'')", near, far, most)
-		few = strings.ReplaceAll(few, "x.far", "x."+far)
-		return fmt.Sprintf(`WITH RECURSIVE r (at) AS (SELECT %[3]s UNION SELECT x.%[2]s FROM r CROSS JOIN edges AS x WHERE x.%[1]s = r.at AND %[5]s LIMIT %[4]s)
-			SELECT r.at, x.%[2]s FROM r CROSS JOIN edges AS x WHERE x.%[1]s = r.at AND %[5]s AND +x.%[2]s IN (SELECT at FROM r)`, near, far, start, most, few)
-	}
 	few := fmt.Sprintf("LATERAL (SELECT %[2]s AS far FROM edges WHERE %[1]s = r.at ORDER BY %[2]s LIMIT %[3]s) AS x", near, far, most)
 	return fmt.Sprintf(`WITH RECURSIVE r (at) AS (SELECT CAST(%s AS TEXT) COLLATE "C" UNION SELECT x.far FROM r CROSS JOIN %s)
 		SELECT r.at, x.far FROM (SELECT at FROM r LIMIT %s) AS r CROSS JOIN %s`, start, few, most, few)

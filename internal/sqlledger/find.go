@@ -16,31 +16,25 @@ import (
 // ranks.
 const candidates = 500
 
-// Reach implements ledger.Finder. One query brings the edges around the end, and
-// the shortest ways through them are found here.
-func (l *Ledger) Reach(ctx context.Context, reach ledger.Reach) ([]ledger.Reached, error) {
-	if err := reach.Check(); err != nil {
+// Reach implements ledger.Finder.
+func (l *Ledger) Reach(ctx context.Context, want ledger.Reach) ([]ledger.Reached, error) {
+	if err := want.Check(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := l.patient(ctx)
 	defer cancel()
 	near, far := "src", "dst"
-	if reach.Back {
+	if want.Back {
 		near, far = far, near
 	}
-	var b binder
-	next := map[string][]string{}
-	sql := l.dialect.reach(near, far, reach.From, reach.Limit+1, &b)
-	err := l.engine.seek(ctx, sql, b.args, func(scan scanner) error {
-		var from, to string
-		err := scan(&from, &to)
-		next[from] = append(next[from], to)
-		return err
-	})
+	find := l.around
+	if l.dialect.alone {
+		find = l.steps
+	}
+	out, err := find(ctx, &want, near, far)
 	if err != nil {
 		return nil, err
 	}
-	out := walk(&reach, next)
 	kinds := map[string][]any{}
 	for _, r := range out {
 		if kind, id, ok := strings.Cut(r.End, "/"); ok && l.stores[kind] != nil {
@@ -52,6 +46,21 @@ func (l *Ledger) Reach(ctx context.Context, reach ledger.Reach) ([]ledger.Reache
 		out[i].Object = objects[out[i].End]
 	}
 	return out, err
+}
+
+// around brings the edges around the end by one query, where each is a round trip,
+// and finds the shortest ways through them here.
+func (l *Ledger) around(ctx context.Context, want *ledger.Reach, near, far string) ([]ledger.Reached, error) {
+	var b binder
+	next := map[string][]string{}
+	sql := reach(near, far, want.From, want.Limit+1, &b)
+	err := l.engine.seek(ctx, sql, b.args, func(scan scanner) error {
+		var from, to string
+		err := scan(&from, &to)
+		next[from] = append(next[from], to)
+		return err
+	})
+	return walk(want, next), err
 }
 
 // walk goes breadth first, so that each end is met on a shortest way.

@@ -19,14 +19,16 @@ import (
 // links.
 func withoutEdges(t *testing.T, url string) {
 	t.Helper()
-	const drop, back = "DROP TABLE edges", "UPDATE head SET schema_version = 1"
+	// And all that came after them.
+	steps := []string{"DROP TABLE edges", "DROP TABLE blobmarks", "ALTER TABLE log DROP COLUMN origin", "DROP TABLE blocks", "DROP TABLE checkpoints",
+		"DROP INDEX work_failing", "UPDATE head SET schema_version = 1"}
 	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
 		db, err := sql.Open("sqlite", path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		for _, s := range []string{drop, back} {
+		for _, s := range steps {
 			if _, err := db.Exec(s); err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +40,7 @@ func withoutEdges(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.WithoutCancel(t.Context()))
-	for _, s := range []string{drop, back} {
+	for _, s := range steps {
 		if _, err := conn.Exec(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}

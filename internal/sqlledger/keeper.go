@@ -3,6 +3,7 @@ package sqlledger
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"strings"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -25,7 +26,11 @@ func (l *Ledger) PutBlob(ctx context.Context, data []byte) (string, error) {
 		return "", err
 	}
 	digest := ledger.Digest(data)
-	_, err = l.submit(ctx, &request{exec: []statement{{op: raw,
+	// The mark first: a sweep that is about to erase it lets go, or is waited for.
+	var b binder
+	sql := fmt.Sprintf("INSERT INTO blobmarks (digest, at, idle, gone) VALUES (%s, %s, 0, 0) ON CONFLICT (digest) DO UPDATE SET at = excluded.at, idle = 0, gone = 0",
+		b.bind(digest), l.dialect.now(&b, l.config.Now))
+	_, err = l.submit(ctx, &request{exec: []statement{{op: raw, sql: sql, args: b.args}, {op: raw,
 		sql: "INSERT INTO blobs (digest, data) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING", args: []any{digest, v.LockBlob(digest, data)}}}})
 	if err != nil {
 		return "", err

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
@@ -14,16 +15,19 @@ import (
 
 // store is a kind with its tables.
 type store struct {
-	kind  ledger.Kind
-	table *table
-	texts *table         // nil if the kind has no searched texts
-	words *table         // nil if the kind is not searched
-	field map[string]int // position of each declared field in kind.Fields
-	scope []string       // the columns that most lists are limited to
-	first int            // position of the first field in table.columns
-	links int            // position of the links, 0 if the kind is not linked
-	word  int            // position of the words, 0 if the kind is not searched
-	get   string         // reads one object by its id
+	kind   ledger.Kind
+	table  *table
+	texts  *table         // nil if the kind has no searched texts
+	words  *table         // nil if the kind is not searched
+	field  map[string]int // position of each declared field in kind.Fields
+	scope  []string       // the columns that most lists are limited to
+	first  int            // position of the first field in table.columns
+	links  int            // position of the links, 0 if the kind is not linked
+	word   int            // position of the words, 0 if the kind is not searched
+	get    string         // reads one object by its id
+	gather gather
+	// readings that are used no more, for those that take no longer than to make one.
+	readings sync.Pool
 
 	// Names of the covering index of the scope, and of the indexes over
 	// everything in the order of a column.

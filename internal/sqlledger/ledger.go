@@ -29,6 +29,10 @@ type Config struct {
 	// that is higher than any before, so that readers of what was lost can tell.
 	// Default: the one that it is in.
 	Epoch int64
+	// ReadOnly has the ledger looked at as it lies there: no database is made or
+	// prepared, one that a server of another version has prepared is refused, and
+	// so is every write. Default: it is brought up to date.
+	ReadOnly bool
 	// Observer is told of commits and warnings. Default: nobody.
 	Observer Observer
 }
@@ -57,6 +61,9 @@ type Ledger struct {
 	hints   hub
 	totals  chan struct{} // room for filtered totals
 
+	sweeping sync.Mutex // one sweep at a time
+	swept    string     // the last blob that it looked at; guarded by sweeping
+
 	closing  chan struct{}
 	once     sync.Once
 	finished chan struct{} // the committer has ended
@@ -65,7 +72,7 @@ type Ledger struct {
 var _ ledger.Ledger = (*Ledger)(nil)
 
 // Open connects, brings the schema up to date and starts the committer, which
-// Close stops.
+// Close stops; unless it is only to be read.
 func Open(ctx context.Context, c Config) (*Ledger, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -103,6 +110,14 @@ func Open(ctx context.Context, c Config) (*Ledger, error) {
 	var err error
 	if l.engine, l.dialect, err = connect(ctx, c, l.hints.signal); err != nil {
 		return nil, err
+	}
+	if c.ReadOnly {
+		if err := l.inspect(ctx); err != nil {
+			l.engine.close()
+			return nil, err
+		}
+		close(l.finished) // there is no committer
+		return l, nil
 	}
 	if err := l.setUp(ctx); err != nil {
 		l.engine.close()

@@ -15,16 +15,23 @@ func (l *Ledger) Head(ctx context.Context) (ledger.Head, error) {
 	defer cancel()
 	var h ledger.Head
 	var at int64
-	err := l.engine.read(ctx, "SELECT ledger, epoch, seq, at FROM head", nil, func(scan scanner) error {
-		return scan(&h.Ledger, &h.Epoch, &h.Seq, &at)
+	var since int64
+	err := l.engine.read(ctx, "SELECT ledger, epoch, seq, at, "+wholeAfter+", COALESCE((SELECT MAX(last_at) FROM checkpoints), 0) FROM head", nil, func(scan scanner) error {
+		return scan(&h.Ledger, &h.Epoch, &h.Seq, &at, &h.Whole, &since)
 	})
 	if at != 0 {
 		h.At = instant(at)
 	}
+	if h.Whole != 0 {
+		h.Since = instant(since)
+	}
 	return h, err
 }
 
-const changeColumns = "seq, at, actor, cause, op, state"
+// wholeAfter is the sequence after which no change was dropped.
+const wholeAfter = "COALESCE((SELECT MAX(last_seq) FROM checkpoints), 0)"
+
+const changeColumns = "seq, at, actor, cause, op, kind, id, org, version, origin, state"
 
 // Changes implements ledger.Log.
 func (l *Ledger) Changes(ctx context.Context, q ledger.ChangeQuery) ([]ledger.Change, error) {
@@ -61,6 +68,13 @@ func (l *Ledger) Changes(ctx context.Context, q ledger.ChangeQuery) ([]ledger.Ch
 	if q.Reverse {
 		way = " DESC"
 	}
+	switch {
+	case q.Left:
+	case q.Reverse:
+		parts = append(parts, "seq > "+wholeAfter)
+	default: // in the same statement, so that nothing is dropped between the two
+		parts = append(parts, b.bind(q.After)+" >= "+wholeAfter)
+	}
 	var out []ledger.Change
 	err := l.engine.read(ctx, "SELECT "+changeColumns+" FROM log WHERE "+strings.Join(parts, " AND ")+
 		" ORDER BY seq"+way+" LIMIT "+b.bind(int64(min(limit, 10_000))), b.args, func(scan scanner) error {
@@ -68,7 +82,19 @@ func (l *Ledger) Changes(ctx context.Context, q ledger.ChangeQuery) ([]ledger.Ch
 		out = append(out, c)
 		return err
 	})
+	if err == nil && len(out) == 0 && !q.Left && !q.Reverse {
+		err = l.reaches(ctx, ledger.Moment{Seq: max(q.After, 0)})
+	}
 	return out, err
+}
+
+// reaches tells whoever asks for what was before the log's beginning so.
+func (l *Ledger) reaches(ctx context.Context, m ledger.Moment) error {
+	head, err := l.Head(ctx)
+	if err != nil || head.Whole == 0 || m.Seq >= head.Whole || m.Seq == 0 && !m.Time.IsZero() && !m.Time.Before(head.Since) {
+		return err
+	}
+	return ledger.Truncated(head)
 }
 
 // At implements ledger.Log.
@@ -85,6 +111,9 @@ func (l *Ledger) At(ctx context.Context, ref ledger.Ref, m ledger.Moment) (ledge
 	if _, err := constant(ledger.Text, "id", ref.ID); err != nil {
 		return ledger.Change{}, fault.New(fault.NotFound, "%.100q did not exist then", ref)
 	}
+	if err := l.reaches(ctx, m); err != nil {
+		return ledger.Change{}, err
+	}
 	var out ledger.Change
 	err := l.engine.read(ctx, "SELECT "+changeColumns+" FROM log WHERE kind = $1 AND id = $2 AND "+column+" <= $3 ORDER BY seq DESC LIMIT 1",
 		[]any{ref.Kind, ref.ID, value}, func(scan scanner) (err error) {
@@ -92,21 +121,25 @@ func (l *Ledger) At(ctx context.Context, ref ledger.Ref, m ledger.Moment) (ledge
 			return err
 		})
 	if err == nil && out.Seq == 0 {
+		if err = l.reaches(ctx, m); err != nil { // it was there a moment ago
+			return out, err
+		}
 		err = fault.New(fault.NotFound, "%s did not exist then", ref)
 	}
 	return out, err
 }
 
 func (l *Ledger) change(scan scanner) (ledger.Change, error) {
-	var c ledger.Change
-	var at int64
-	var cause string
-	var state []byte
-	if err := scan(&c.Seq, &at, &c.Actor, &cause, &c.Op, &state); err != nil {
+	e, err := entry(scan)
+	c := ledger.Change{Seq: e.Seq, At: instant(e.At), Actor: e.Actor, Op: e.Op, From: e.From}
+	c.Cause, c.Trace = ledger.SplitCause(e.Cause)
+	if err != nil {
 		return c, err
 	}
-	c.At, c.Cause = instant(at), ledger.Cause(cause)
-	var err error
-	c.Object, err = l.decodeState(state)
+	if e.Erased() {
+		c.Object = ledger.Object{Ref: e.Ref(), Org: e.Org, Version: e.Version, Updated: c.At}
+		return c, nil
+	}
+	c.Object, err = l.decodeState(e.State)
 	return c, err
 }

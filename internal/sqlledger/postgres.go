@@ -61,6 +61,9 @@ func openPostgres(ctx context.Context, c Config, changed func()) (*pg, error) {
 	if e.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, pgError(err, false)
 	}
+	if c.ReadOnly {
+		return e, nil
+	}
 	if err := e.extend(ctx, c.Observer); err != nil {
 		e.pool.Close()
 		return nil, pgError(err, false)
@@ -134,6 +137,9 @@ func (e *pg) read(ctx context.Context, sql string, args []any, each func(scan sc
 		}
 	}
 }
+
+// row knows none: other replicas write.
+func (e *pg) row(*table, []any) (scanner, bool) { return nil, false }
 
 func (e *pg) readOnce(ctx context.Context, sql string, args []any, each func(scan scanner) error) error {
 	rows, err := e.pool.Query(ctx, sql, args...)

@@ -10,8 +10,6 @@ import (
 
 // Get implements ledger.Reader.
 func (l *Ledger) Get(ctx context.Context, ref ledger.Ref) (ledger.Object, error) {
-	ctx, cancel := l.patient(ctx)
-	defer cancel()
 	s, err := l.store(ref.Kind)
 	if err != nil {
 		return ledger.Object{}, err
@@ -19,6 +17,19 @@ func (l *Ledger) Get(ctx context.Context, ref ledger.Ref) (ledger.Object, error)
 	if _, err := constant(ledger.Text, "id", ref.ID); err != nil {
 		return ledger.Object{}, fault.New(fault.NotFound, "%.100q does not exist", ref)
 	}
+	if scan, known := l.engine.row(s.table, []any{ref.ID}); known && scan != nil && ctx.Err() == nil {
+		r, ok := s.readings.Get().(*reading)
+		if !ok {
+			r = s.reading(false)
+		}
+		defer s.readings.Put(r)
+		return r.next(scan)
+	}
+	if !l.dialect.alone && ctx.Err() == nil {
+		return l.gathered(ctx, s, ref.ID)
+	}
+	ctx, cancel := l.patient(ctx)
+	defer cancel()
 	var o ledger.Object
 	found := false
 	r := s.reading(false)

@@ -1,18 +1,28 @@
 package sqlledger
 
-import "fmt"
+import (
+	"fmt"
+	"sync"
+)
 
 // recent remembers rows as they were last committed, so that an object that
-// goes through several transitions is not read from the file each time. Only
-// for a database that no one else writes; the committer's alone.
+// goes through several transitions is not read from the file each time, neither
+// by the committer nor by readers. Only for a database that no one else writes.
+// The committer alone changes it; rows in it never change.
+//
+// It holds two halves: when the younger is full, the older is forgotten.
 type recent struct {
-	rows map[*table]map[string][]any
-	n    int
+	mu         sync.RWMutex
+	young, old rows
+	n, size    int // of the young
 }
 
+type rows map[*table]map[string][]any
+
 const (
-	recentRows = 8192
-	recentSize = 16 << 10 // longer rows are not kept
+	recentRows  = 8192
+	recentTexts = 16 << 20
+	recentSize  = 16 << 10 // longer rows are not kept
 )
 
 func rowKey(key []any) string {
@@ -24,7 +34,13 @@ func rowKey(key []any) string {
 
 // get returns a scanner of the row, nil if it is known to be gone.
 func (r *recent) get(t *table, key []any) (scan scanner, known bool) {
-	row, known := r.rows[t][rowKey(key)]
+	k := rowKey(key)
+	r.mu.RLock()
+	row, known := r.young[t][k]
+	if !known {
+		row, known = r.old[t][k]
+	}
+	r.mu.RUnlock()
 	if row == nil {
 		return nil, known
 	}
@@ -45,51 +61,80 @@ func (r *recent) get(t *table, key []any) (scan scanner, known bool) {
 	}, true
 }
 
+// committing forgets what a transaction is about to change: until it has, or has
+// not, readers look at the file. Otherwise one who has seen the new row there could
+// be told the old one here.
+func (r *recent) committing(statements []statement) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	keyed(statements, func(t *table, key string, _ []any) {
+		if row, known := r.young[t][key]; known {
+			r.n, r.size = r.n-1, r.size-texts(row)
+			delete(r.young[t], key)
+		}
+		delete(r.old[t], key)
+	})
+}
+
 // committed takes over what a transaction has written.
 func (r *recent) committed(statements []statement) {
-	if r.n > recentRows {
-		r.forget()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n > recentRows || r.size > recentTexts {
+		r.young, r.old, r.n, r.size = nil, r.young, 0, 0
 	}
+	keyed(statements, r.put)
+}
+
+// keyed calls do for the rows that are loaded by their keys; those that are removed
+// are nil.
+func keyed(statements []statement, do func(t *table, key string, row []any)) {
 	for i := range statements {
 		s := &statements[i]
 		if s.table == edgeTable || s.table != nil && s.table.of != nil {
-			continue // never loaded by their keys
+			continue
 		}
 		switch s.op {
 		case insert, update:
 			for _, row := range s.rows {
-				r.put(s.table, rowKey(row[:s.table.key]), row)
+				do(s.table, rowKey(row[:s.table.key]), row)
 			}
 		case remove:
 			for _, key := range s.rows {
-				r.put(s.table, rowKey(key), nil)
+				do(s.table, rowKey(key), nil)
 			}
 		}
 	}
 }
 
 func (r *recent) put(t *table, key string, row []any) {
-	size := 0
+	size := texts(row)
+	if size > recentSize {
+		return
+	}
+	if r.young == nil {
+		r.young = rows{}
+	}
+	if r.young[t] == nil {
+		r.young[t] = map[string][]any{}
+	}
+	r.young[t][key] = row
+	r.n, r.size = r.n+1, r.size+size
+}
+
+// texts is how much of them a row holds.
+func texts(row []any) (size int) {
 	for _, v := range row {
 		if s, ok := v.(string); ok {
 			size += len(s)
 		}
 	}
-	if size > recentSize {
-		delete(r.rows[t], key)
-		return
-	}
-	if r.rows == nil {
-		r.rows = map[*table]map[string][]any{}
-	}
-	if r.rows[t] == nil {
-		r.rows[t] = map[string][]any{}
-	}
-	if _, known := r.rows[t][key]; !known {
-		r.n++
-	}
-	r.rows[t][key] = row
+	return size
 }
 
 // forget is for when the file may differ from what is remembered.
-func (r *recent) forget() { *r = recent{} }
+func (r *recent) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.young, r.old, r.n, r.size = nil, nil, 0, 0
+}

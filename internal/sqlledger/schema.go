@@ -17,7 +17,7 @@ var (
 		whole("dirty", "attempts", "due", "turn", "token", "until"), text("holder", "cause", "note"))}
 	edgeTable = &table{name: "edges", key: 2, columns: text("src", "dst")} // of objects that are not gone
 	logTable  = &table{name: "log", key: 1, columns: concat(whole("seq", "at"),
-		text("actor", "cause", "op", "kind", "id", "org"), whole("version"), text("state"))}
+		text("actor", "cause", "op", "kind", "id", "org"), whole("version"), text("state", "origin"))}
 )
 
 // migrations are applied in order, each once. {text}, {int} and {bytes} become
@@ -48,6 +48,24 @@ var migrations = [][]string{{
 }, {
 	`CREATE TABLE edges (src {text} NOT NULL, dst {text} NOT NULL, PRIMARY KEY (src, dst)){compact}`,
 	`CREATE INDEX edges_back ON edges (dst, src)`,
+}, {
+	// Beside the blobs, whose rows are large and are written once. At is when one was
+	// put, or newly named by an object; idle since when no object names it; gone when
+	// it was erased; 0: it is not so.
+	`CREATE TABLE blobmarks (digest {text} PRIMARY KEY, at {int} NOT NULL, idle {int} NOT NULL, gone {int} NOT NULL){compact}`,
+}, {
+	`ALTER TABLE log ADD COLUMN origin {text} NOT NULL DEFAULT ''`,
+	// Of sealed blocks, and of what truncation has left. Seals are packed: one row for
+	// thousands of changes is what keeps sealing out of the way of those who write.
+	`CREATE TABLE blocks (number {int} PRIMARY KEY, first_seq {int} NOT NULL, last_seq {int} NOT NULL, epoch {int} NOT NULL, at {int} NOT NULL,
+	  root {bytes} NOT NULL, previous {bytes} NOT NULL, key_id {text} NOT NULL, signature {bytes} NOT NULL, seals {bytes} NOT NULL)`,
+	`CREATE UNIQUE INDEX blocks_last ON blocks (last_seq)`,
+	// Pruned is the block up to which what it drops is gone.
+	`CREATE TABLE checkpoints (block {int} PRIMARY KEY, last_seq {int} NOT NULL, last_at {int} NOT NULL, head {bytes} NOT NULL, kept {int} NOT NULL,
+	  root {bytes} NOT NULL, at {int} NOT NULL, key_id {text} NOT NULL, signature {bytes} NOT NULL, pruned {int} NOT NULL)`,
+}, {
+	// Of what fails, which is little: whoever asks for the worst need not read all work.
+	`CREATE INDEX work_failing ON work (attempts DESC, kind, id) WHERE attempts > 0`,
 }}
 
 // migrate brings the schema to this program's version, in one transaction and
@@ -75,9 +93,8 @@ func (l *Ledger) migrate(ctx context.Context) error {
 			return err
 		}
 	}
-	if version > int64(len(migrations)) {
-		return fault.New(fault.Conflict, "the database has schema version %d, this program knows versions up to %d: run a newer program",
-			version, len(migrations)).Because("newer-schema")
+	if err := newerSchema(version); err != nil {
+		return err
 	}
 	var todo []statement
 	for _, m := range migrations[version:] {
@@ -98,6 +115,15 @@ func (l *Ledger) migrate(ctx context.Context) error {
 		todo = append(todo, statement{op: raw, sql: "UPDATE head SET epoch = $1 WHERE epoch < $1", args: []any{l.config.Epoch}})
 	}
 	return l.engine.save(ctx, todo, false)
+}
+
+// newerSchema refuses what this program does not know.
+func newerSchema(version int64) error {
+	if version <= int64(len(migrations)) {
+		return nil
+	}
+	return fault.New(fault.Conflict, "the database has schema version %d, this program knows versions up to %d: run a newer program",
+		version, len(migrations)).Because("newer-schema")
 }
 
 // render turns a migration into the database's SQL; false if it is not for it.

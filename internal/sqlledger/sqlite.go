@@ -43,11 +43,14 @@ const (
 	liteQueries = 512 // prepared, at most
 )
 
-func openSQLite(ctx context.Context, path string) (*lite, error) {
+func openSQLite(ctx context.Context, path string, present bool) (*lite, error) {
 	path, options, _ := strings.Cut(path, "?")
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the database's directory: %w", err)
+	}
+	if _, err := os.Stat(path); present && err != nil {
+		return nil, fault.New(fault.NotFound, "there is no ledger at %s", path).Because("no-ledger")
 	}
 	e := &lite{lock: flock.New(path + ".lock"), statements: map[stmtKey]*sql.Stmt{}, sqls: map[string]*sql.Stmt{}, queries: map[string]*sql.Stmt{}}
 	got, err := e.lock.TryLock()
@@ -92,6 +95,7 @@ func (e *lite) connect(ctx context.Context, path, options string) error {
 }
 
 func (e *lite) close() {
+	e.recent.forget()
 	if e.conn != nil {
 		e.abandon()
 		e.conn.Close()
@@ -125,6 +129,8 @@ func (e *lite) read(ctx context.Context, query string, args []any, each func(sca
 func (e *lite) seek(ctx context.Context, query string, args []any, each func(scan scanner) error) error {
 	return e.read(ctx, query, args, each)
 }
+
+func (e *lite) row(t *table, key []any) (scanner, bool) { return e.recent.get(t, key) }
 
 func (e *lite) rows(ctx context.Context, query string, args []any) (*sql.Rows, error) {
 	e.mu.Lock()
@@ -224,6 +230,7 @@ func (e *lite) save(_ context.Context, statements []statement, _ bool) error {
 			return liteError(err, false)
 		}
 	}
+	e.recent.committing(statements)
 	stmt, err := e.prepared("COMMIT")
 	if err == nil {
 		_, err = stmt.ExecContext(context.Background())

@@ -113,7 +113,7 @@ func (b *batch) claimed(i, limit int, scan scanner) error {
 	b.holders[row.Ref] = holder
 	b.answers[i].work = append(b.answers[i].work, ledger.Work{
 		Lease: ledger.Lease{Ref: row.Ref, Token: token}, Org: row.Org, Dirty: row.Dirty,
-		Attempts: row.Attempts, Cause: row.Cause, Due: row.Due,
+		Attempts: row.Attempts, Cause: row.Cause, Trace: row.Trace, Due: row.Due,
 	})
 	return nil
 }
@@ -148,11 +148,28 @@ func (b *batch) lease() {
 			if _, touched := b.work[w.Ref]; touched {
 				continue // renewed or released in this very batch: next time
 			}
+			if row.Token == 0 { // those that somebody was at have had their turn
+				b.l.lanes.Claimed(b.state.Now, row.Turn)
+			}
 			row.Token, row.Until = w.Token, b.after(r.claim.Lease)
 			b.keep(row, r.claim.Holder)
 			leased = append(leased, w)
 		}
 		b.answers[i].work = leased
+		if r.claim != nil && len(leased) < r.claim.Limit {
+			b.l.lanes.Claimed(b.state.Now, b.state.Now) // nothing waits
+		}
+	}
+}
+
+// fresh are the tokens for what sets take, where they are counted by the head.
+func (b *batch) fresh() {
+	if !b.l.dialect.alone {
+		return
+	}
+	for range ledger.Takes(b.sets) {
+		b.tokens++
+		b.state.Tokens = append(b.state.Tokens, b.head.fence+b.tokens)
 	}
 }
 
@@ -170,7 +187,8 @@ func scanWork(scan scanner, more ...any) (row ledger.WorkRow, holder string, err
 	var due, turn, until, attempts int64
 	var cause string
 	err = scan(append([]any{&row.Kind, &row.ID, &row.Org, &row.Dirty, &attempts, &due, &turn, &row.Token, &until, &holder, &cause, &row.Note}, more...)...)
-	row.Attempts, row.Cause = int(attempts), ledger.Cause(cause)
+	row.Attempts = int(attempts)
+	row.Cause, row.Trace = ledger.SplitCause(cause)
 	row.Due, row.Turn = instant(due), instant(turn)
 	if until != 0 {
 		row.Until = instant(until)
@@ -183,7 +201,7 @@ func (b *batch) workRow(w ledger.WorkRow) []any {
 	if w.Token == 0 {
 		holder = ""
 	}
-	return []any{w.Kind, w.ID, w.Org, w.Dirty, int64(w.Attempts), micros(w.Due), micros(w.Turn), w.Token, deletion(w.Until), holder, string(w.Cause), w.Note}
+	return []any{w.Kind, w.ID, w.Org, w.Dirty, int64(w.Attempts), micros(w.Due), micros(w.Turn), w.Token, deletion(w.Until), holder, ledger.TracedCause(w.Cause, w.Trace), w.Note}
 }
 
 // Renew implements ledger.Queue.
@@ -215,12 +233,7 @@ func (l *Ledger) Backlog(ctx context.Context) ([]ledger.Backlog, error) {
 	now := l.dialect.now(&b, l.config.Now)
 	var out []ledger.Backlog
 	// What is leased beyond the lease's end is due again.
-	err := l.engine.read(ctx, fmt.Sprintf(`SELECT kind,
-		coalesce(sum(CASE WHEN token = 0 AND due <= %[1]s OR token <> 0 AND until <= %[1]s THEN 1 ELSE 0 END), 0),
-		coalesce(sum(CASE WHEN token <> 0 AND until > %[1]s THEN 1 ELSE 0 END), 0),
-		coalesce(sum(CASE WHEN token = 0 AND due > %[1]s THEN 1 ELSE 0 END), 0),
-		coalesce(max(CASE WHEN token = 0 AND due <= %[1]s OR token <> 0 AND until <= %[1]s THEN %[1]s - due END), 0)
-		FROM work GROUP BY kind ORDER BY kind`, now), b.args, func(scan scanner) error {
+	err := l.engine.read(ctx, backlog(now), b.args, func(scan scanner) error {
 		var x ledger.Backlog
 		var oldest int64
 		err := scan(&x.Kind, &x.Due, &x.Running, &x.Waiting, &oldest)

@@ -61,6 +61,17 @@ func DrawSet(t *rapid.T, m *Model, prefix string) ledger.Set {
 	return s
 }
 
+// DrawTake draws what whoever finishes goes on with, if anything.
+func DrawTake(t *rapid.T, leases ...time.Duration) *ledger.ClaimRequest {
+	if !rapid.Bool().Draw(t, "take") {
+		return nil
+	}
+	return &ledger.ClaimRequest{
+		Holder: "taker", Limit: rapid.IntRange(0, 3).Draw(t, "take limit"), Lease: rapid.SampledFrom(leases).Draw(t, "take lease"),
+		Kinds: rapid.SampledFrom([][]string{{"beast"}, {"cage"}, {"beast", "cage"}}).Draw(t, "take kinds"),
+	}
+}
+
 func drawDelay(t *rapid.T) time.Duration {
 	return rapid.SampledFrom([]time.Duration{0, 0, -time.Second, time.Hour}).Draw(t, "after")
 }

@@ -100,6 +100,29 @@ func testReach(r *rig) {
 	r.link("db: net", "web: db db db cage/c")
 	r.same(ways(r.reach(ledger.Reach{From: "beast/web"})), []string{"beast/db<beast/web@1", "cage/c<beast/web@1", "beast/net<beast/db@2"}, "links that were moved")
 
+	// Many that all lead to the same: there are more edges than ends by far.
+	mesh := by()
+	for i := range 60 {
+		o := ledger.Object{Ref: beast(id("m", i)), Links: []string{"beast/mesh"}}
+		for j := range 60 {
+			o.Links = append(o.Links, "external/"+id("e", j))
+		}
+		if i == 59 {
+			o.Links = append(o.Links, "external/last")
+		}
+		mesh.Puts = append(mesh.Puts, create(o))
+	}
+	mesh.Puts = append(mesh.Puts, create(ledger.Object{Ref: beast("all"), Links: func() (all []string) {
+		for i := range 60 {
+			all = append(all, "beast/"+id("m", i))
+		}
+		return all
+	}()}))
+	r.commit(mesh)
+	if got := ways(r.reach(ledger.Reach{From: "beast/all"})); len(got) != 122 || got[121] != "external/last<beast/m00059@2" || got[60] != "beast/mesh<beast/m00000@2" {
+		r.Fatalf("a mesh led to %d ends: %v", len(got), got)
+	}
+
 	// A star with more points than are asked for, and a long way.
 	set := by()
 	for i := range 1500 {

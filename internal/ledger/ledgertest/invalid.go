@@ -30,6 +30,7 @@ func badSets(n int) map[string]ledger.Set {
 		"no cause":               with(func(s *ledger.Set) { s.Cause = "" }),
 		"zero byte in the actor": with(func(s *ledger.Set) { s.Actor = "a\x00" }),
 		"invalid cause":          with(func(s *ledger.Set) { s.Cause = "\xff" }),
+		"a trace that is none":   with(func(s *ledger.Set) { s.Trace = "00-x" }),
 		"no op":                  with(func(s *ledger.Set) { s.Puts[0].Op = "" }),
 		"zero byte in the op":    with(func(s *ledger.Set) { s.Puts[0].Op = "\x00" }),
 		"unknown kind":           put(func(o *ledger.Object) { o.Kind = "unicorn" }),

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -68,6 +69,42 @@ func testLeaseExpires(r *rig) {
 	other.commit(finishing(w, ledger.Finish{}))
 	if next := r.none(); next >= 0 {
 		r.Fatalf("finished work is due in %v", next)
+	}
+}
+
+// testTake has whoever finishes go on with what that made due.
+func testTake(r *rig) {
+	other := r.on(r.replicas(2)[1])
+	r.commit(waking(ledger.Wake{Ref: beast("a"), Org: "acme"}, ledger.Wake{Ref: beast("busy")}))
+	all := r.claim(10, time.Hour).Work
+	if len(all) != 2 {
+		r.Fatalf("claimed %+v, want two pieces", all)
+	}
+	a := all[slices.IndexFunc(all, func(w ledger.Work) bool { return w.Ref == beast("a") })]
+	set := finishing(a, ledger.Finish{})
+	set.Wakes = []ledger.Wake{{Ref: beast("later"), After: time.Hour}, {Ref: beast("busy")}, {Ref: cage("b")}, {Ref: beast("b"), Org: "acme"}, {Ref: beast("c")}, {Ref: beast("d")}}
+	set.Take = &ledger.ClaimRequest{Holder: "h", Kinds: []string{"beast"}, Limit: 2, Lease: time.Hour}
+	taken := r.commit(set).Taken
+	r.same(taken, []ledger.Work{{Lease: ledger.Lease{Ref: beast("b")}, Org: "acme", Dirty: 1, Cause: "request:r1"},
+		{Lease: ledger.Lease{Ref: beast("c")}, Dirty: 1, Cause: "request:r1"}}, "taken: not what is due later, leased, of another kind or beyond the limit", workOf)
+	for _, w := range taken {
+		if w.Token <= all[0].Token || w.Token <= all[1].Token {
+			r.Fatalf("token %d after %d and %d: tokens must grow", w.Token, all[0].Token, all[1].Token)
+		}
+	}
+	left := other.claim(10, time.Hour).Work
+	if len(left) != 2 || left[0].Kind == left[1].Kind || slices.ContainsFunc(left, func(w ledger.Work) bool { return w.Token <= taken[1].Token }) {
+		r.Fatalf("others claim %+v, want cage/b and beast/d with greater tokens", left)
+	}
+	r.refused(set, fault.Conflict, "lease-lost") // nothing is taken twice
+	unfinished := set
+	unfinished.Lease, unfinished.Finish = &taken[0].Lease, nil
+	r.refused(unfinished, fault.Invalid, "")
+	r.commit(finishing(taken[0], ledger.Finish{}))
+	brief := finishing(taken[1], ledger.Finish{})
+	brief.Wakes, brief.Take = []ledger.Wake{{Ref: beast("b")}}, &ledger.ClaimRequest{Holder: "h", Kinds: []string{"beast"}, Limit: 1, Lease: instant}
+	if stalled := r.commit(brief).Taken; len(stalled) != 1 || other.one(time.Hour).Ref != beast("b") {
+		r.Fatalf("took %+v for an instant, want beast/b, which others claim once that is over", stalled)
 	}
 }
 

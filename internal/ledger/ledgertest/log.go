@@ -17,10 +17,17 @@ import (
 // testLog checks what a change holds, and every way to select changes.
 func testLog(r *rig) {
 	set := by(create(ledger.Object{Ref: beast("a"), Org: "acme", Spec: json.RawMessage(`{"n":1}`)}))
-	set.Actor, set.Cause = "bob", ledger.ByChange(cage("c"), 4)
+	set.Actor, set.Cause, set.From = "bob", ledger.ByChange(cage("c"), 4), "10.1.2.3"
 	first := r.commit(set).Objects[0]
-	want := []ledger.Change{{Seq: 1, At: first.Updated, Actor: "bob", Cause: "change:cage/c@4", Op: "create", Object: first}}
+	want := []ledger.Change{{Seq: 1, At: first.Updated, Actor: "bob", Cause: "change:cage/c@4", Op: "create", From: "10.1.2.3", Object: first}}
 	r.same(r.changes(ledger.ChangeQuery{}), want, "the first change", lenient, sameJSON)
+	if _, err := r.Commit(ledger.WithOrigin(r.ctx, "10.9.9.9"), by(create(ledger.Object{Ref: beast("z")}))); err != nil {
+		r.Fatal(err)
+	}
+	if got := r.changes(ledger.ChangeQuery{After: 1}); len(got) != 1 || got[0].From != "10.9.9.9" {
+		r.Fatalf("what the context says of the origin is lost: %+v", got)
+	}
+	want = append(want, r.changes(ledger.ChangeQuery{After: 1})...)
 
 	rnd := rand.New(rand.NewPCG(1, 2))
 	now := map[ledger.Ref]ledger.Object{first.Ref: first}

@@ -70,6 +70,7 @@ func (m *machine) finishSome(t *rapid.T) {
 		Dirty: w.Dirty, Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"),
 		Next: rapid.Bool().Draw(t, "next"), After: drawDelay(t),
 	}
+	set.Take = DrawTake(t, time.Hour, instant)
 	m.do(set)
 }
 
@@ -92,6 +93,24 @@ func (m *machine) do(set ledger.Set) {
 		want.Seq += m.base
 	}
 	m.same(got.Seq, want.Seq, "sequence of the commit")
+	if set.Take != nil {
+		m.took(*set.Take, want.Taken, got.Taken)
+	}
+}
+
+// took compares what a set has taken, and remembers it as claimed.
+func (m *machine) took(req ledger.ClaimRequest, want, got []ledger.Work) {
+	m.tb.Helper()
+	m.model.Took(want, got, req.Lease == instant)
+	m.same(got, want, "taken work", workOf, cmpopts.EquateEmpty())
+	before := m.last
+	for _, w := range got {
+		if w.Token <= before {
+			m.tb.Fatalf("token %d is not greater than %d of an earlier claim", w.Token, before)
+		}
+		m.last = max(m.last, w.Token)
+		m.claimed[w.Token] = w
+	}
 }
 
 func (m *machine) claimSome(t *rapid.T) {

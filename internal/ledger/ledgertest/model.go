@@ -2,6 +2,7 @@ package ledgertest
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,7 +84,33 @@ func (m *Model) Commit(now time.Time, s ledger.Set) (ledger.Result, []Failure) {
 	if s.Finish != nil {
 		m.finish(now, s.Lease.Ref, *s.Finish)
 	}
+	if s.Take != nil {
+		res.Taken = m.take(now, *s.Take, s.Wakes)
+	}
 	return res, nil
+}
+
+// take is what a set may take; which tokens that gets is the store's to say.
+func (m *Model) take(now time.Time, want ledger.ClaimRequest, wakes []ledger.Wake) (out []ledger.Work) {
+	for _, w := range wakes {
+		p := m.Work[w.Ref]
+		if len(out) < want.Limit && p.Token == 0 && !p.Due.IsZero() && !p.Due.After(now) && slices.Contains(want.Kinds, w.Kind) {
+			out = append(out, ledger.Work{Lease: ledger.Lease{Ref: w.Ref}, Org: p.Org, Dirty: p.Dirty, Attempts: p.Attempts, Cause: p.Cause, Due: p.Due})
+			p.Token = -1
+			m.Work[w.Ref] = p
+		}
+	}
+	return out
+}
+
+// Took gives what a set has taken the tokens that the store says.
+func (m *Model) Took(want []ledger.Work, got []ledger.Work, lapsed bool) {
+	for i := range min(len(want), len(got)) {
+		want[i].Token = got[i].Token
+		p := m.Work[want[i].Ref]
+		p.Token, p.Lapsed = got[i].Token, lapsed
+		m.Work[want[i].Ref] = p
+	}
 }
 
 func (m *Model) put(now time.Time, o ledger.Object) (ledger.Object, bool) {
@@ -145,6 +172,7 @@ func (m *Model) refuse(s ledger.Set) (out []Failure) {
 	}
 	fail(s.Actor == "" || s.Cause == "", fault.Invalid, "")
 	fail(s.Finish != nil && s.Lease == nil, fault.Invalid, "")
+	fail(s.Take != nil && (s.Finish == nil || s.Take.Lease <= 0), fault.Invalid, "")
 	if s.Lease != nil {
 		p, exists := m.Work[s.Lease.Ref]
 		fail(!exists || p.Token == 0 || p.Token != s.Lease.Token, fault.Conflict, "lease-lost")

@@ -72,6 +72,7 @@ func Run(t *testing.T, open Open) {
 		{"Finish", testFinish},
 		{"LeaseGuards", testLeaseGuards},
 		{"LeaseExpires", testLeaseExpires},
+		{"Take", testTake},
 		{"Renew", testRenew},
 		{"Release", testRelease},
 		{"LostHoldsNothing", testLostHoldsNothing},
@@ -83,9 +84,14 @@ func Run(t *testing.T, open Open) {
 
 		{"Log", testLog},
 		{"LogDense", testLogDense},
+		{"Trace", testTrace},
 		{"Past", testPast},
 		{"Head", testHead},
 		{"Hints", testHints},
+		{"Proof", testProof},
+		{"ProofRace", testProofRace},
+		{"Truncate", testTruncate},
+		{"Erase", testErase},
 
 		{"List", testList},
 		{"ListAgrees", testListAgrees},
@@ -105,6 +111,8 @@ func Run(t *testing.T, open Open) {
 		{"FindInvalid", testFindInvalid},
 
 		{"Blobs", testBlobs},
+		{"Sweep", testSweep},
+		{"SweepRace", testSweepRace},
 		{"Secrets", testSecrets},
 		{"Reopen", testReopen},
 
