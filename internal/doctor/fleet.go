@@ -1,0 +1,178 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+func bus(f Facts) (out []Finding) {
+	b := f.Bus
+	switch {
+	case b.Blocked && b.Trouble != "":
+		out = append(out, Finding{ID: "bus-blocked", Severity: Critical, What: "the broker takes no messages", Why: short(b.Trouble),
+			Do: []string{"rabbitmq-diagnostics alarms   # on the broker: free its disk or memory", "events wait in the ledger and commands in their queue; nothing is lost"}})
+	case b.Trouble != "":
+		out = append(out, Finding{ID: "bus-away", Severity: Critical, What: "the broker cannot be reached", Why: short(b.Trouble),
+			Do: []string{"rabbitmq-diagnostics ping   # on the broker; then --bus-options: address, account, certificate", "events wait in the ledger and are told when it is back; REST goes on"}})
+	}
+	if b.Aside > 0 {
+		more := ""
+		if b.More {
+			more = "at least "
+		}
+		out = append(out, Finding{ID: "bus-aside", Severity: Warning, Count: int64(b.Aside), What: more + number(int64(b.Aside), "message was put aside, because nobody could take it", "messages were put aside, because nobody could take them"),
+			Why: "each has its reason beside it; their senders were told where the message said how", Do: []string{"drover bus dlq list", "drover bus dlq show KEY, then retry KEY or drop KEY"}})
+	}
+	return out
+}
+
+func subscriptions(f Facts) (out []Finding) {
+	var off, slow, lost []string
+	var first [3]string
+	note := func(list *[]string, i int, s Subscription, why string) {
+		if len(*list) == 0 {
+			first[i] = s.ID
+		}
+		*list = append(*list, fmt.Sprintf("%s: %s", s.Name, short(why)))
+	}
+	for _, s := range f.Subscriptions {
+		switch {
+		case s.Phase == "disabled" && !s.Off:
+			note(&off, 0, s, s.Why)
+		case s.Phase == "failing":
+			note(&slow, 1, s, s.Why)
+		}
+		if s.Lost > 0 {
+			note(&lost, 2, s, fmt.Sprintf("%d changes", s.Lost))
+		}
+	}
+	if len(off) > 0 {
+		out = append(out, Finding{ID: "subscription-disabled", Severity: Warning, Count: int64(len(off)), What: number(int64(len(off)), "subscription was switched off, because its receiver failed for too long", "subscriptions were switched off, because their receivers failed for too long"),
+			Why: "nothing is sent to them any more; what they missed is in the log", Examples: few(off),
+			Do: []string{"drover describe subscription " + first[0], "drover subscription enable " + first[0] + "   # once its receiver is mended"}})
+	}
+	if len(slow) > 0 {
+		out = append(out, Finding{ID: "subscription-failing", Severity: Warning, Count: int64(len(slow)), What: number(int64(len(slow)), "subscription cannot be told", "subscriptions cannot be told"),
+			Why: "it is sent again, in order; one that fails for a day is switched off", Examples: few(slow), Do: []string{"drover describe subscription " + first[1]}})
+	}
+	if len(lost) > 0 {
+		do := []string{"have the receiver read everything anew: drover get KIND -o json", "raise --log-retention"}
+		if first[2] != "bus" { // the broker's is the server's own
+			do = append(do, "drover subscription enable "+first[2]+"   # afterwards: then it is told of no more")
+		}
+		out = append(out, Finding{ID: "subscription-lost", Severity: Warning, Count: int64(len(lost)), What: number(int64(len(lost)), "subscription has missed changes for good", "subscriptions have missed changes for good"),
+			Why: "--log-retention removed them before they were told", Examples: few(lost), Do: do})
+	}
+	return out
+}
+
+func clusters(f Facts) (out []Finding) {
+	var silent, failed, unready []string
+	var first [3]string
+	note := func(list *[]string, i int, c Cluster) {
+		if len(*list) == 0 {
+			first[i] = c.ID
+		}
+		*list = append(*list, fmt.Sprintf("%s: %s", c.ID, short(c.Message)))
+	}
+	for _, c := range f.Clusters {
+		switch {
+		case c.Phase == "failed":
+			note(&failed, 0, c)
+		case c.Silent:
+			note(&silent, 1, c)
+		case c.Phase != "ready" && c.Message != "":
+			note(&unready, 2, c)
+		}
+	}
+	if len(failed) > 0 {
+		out = append(out, Finding{ID: "cluster-failed", Severity: Critical, Count: int64(len(failed)), What: number(int64(len(failed)), "cluster has failed", "clusters have failed"),
+			Why: "nothing is placed there", Examples: few(failed), Do: []string{"drover describe cluster " + first[0]}})
+	}
+	if len(silent) > 0 {
+		out = append(out, Finding{ID: "agent-silent", Severity: Critical, Count: int64(len(silent)), What: number(int64(len(silent)), "cluster is not heard of: its agent is silent", "clusters are not heard of: their agents are silent"),
+			Why: "what runs there goes on; nothing new is placed there, and no change arrives", Examples: few(silent),
+			Do: []string{"drover describe cluster " + first[1], "on the data plane: does drover agent run, and does it reach this server? its log says \"cannot reach the control plane\" with the reason"}})
+	}
+	if len(unready) > 0 {
+		out = append(out, Finding{ID: "cluster-unready", Severity: Warning, Count: int64(len(unready)), What: number(int64(len(unready)), "cluster is not ready", "clusters are not ready"),
+			Why: "nothing is placed there until they are", Examples: few(unready), Do: []string{"drover describe cluster " + first[2]}})
+	}
+	return out
+}
+
+func versions(f Facts) []Finding {
+	var other []string
+	for _, c := range f.Clusters {
+		if c.Version != "" && f.Version != "" && c.Version != f.Version {
+			other = append(other, c.ID+": "+short(c.Version))
+		}
+	}
+	if len(other) == 0 {
+		return nil
+	}
+	return []Finding{{ID: "agent-version", Severity: Note, Count: int64(len(other)), What: fmt.Sprintf("%s than the server (%s)", number(int64(len(other)), "cluster has an agent of another version", "clusters have agents of another version"), short(f.Version)),
+		Why: "they understand each other; what is new in one, the other may not do", Examples: few(other), Do: []string{"upgrade the agents: docs/kubernetes-install.md"}}}
+}
+
+func troubled(f Facts) (out []Finding) {
+	for _, t := range f.Troubled {
+		if t.Count == 0 {
+			continue
+		}
+		do := "drover get " + t.Kind
+		if len(t.Examples) > 0 {
+			do = "drover describe " + t.Kind + " " + t.Examples[0].ID
+		}
+		var examples []string
+		for _, x := range t.Examples[:min(len(t.Examples), maxNamed)] {
+			examples = append(examples, strings.TrimSuffix(fmt.Sprintf("%s (%s) of %s", x.Name, x.ID, x.Org), " of "))
+		}
+		if n := int64(len(examples)); n > 0 && t.Count > n {
+			examples = append(examples, fmt.Sprintf("and %d more", t.Count-n))
+		}
+		out = append(out, Finding{ID: t.Kind + "-failed", Severity: Warning, Count: t.Count, What: number(t.Count, t.Kind+" has failed", t.Title+" have failed"),
+			Why: "each tells its owner why", Examples: examples, Do: []string{do}})
+	}
+	return out
+}
+
+func certificate(f Facts) []Finding {
+	c := f.Certificate
+	if c == nil {
+		return nil
+	}
+	found := Finding{ID: "certificate", Severity: Critical, Do: []string{"openssl x509 -noout -dates -in " + c.Path, "renew it in its place: it is read again by itself, and told to the data planes"}}
+	left := c.Ends.Sub(f.Now)
+	switch {
+	case c.Wrong != "":
+		found.What, found.Why = "the certificate of the instances' hosts cannot be used", short(c.Wrong)
+	case left <= 0:
+		found.What, found.Why = "the certificate of the instances' hosts has ended", "at "+c.Ends.UTC().Format(time.RFC3339)+": clients refuse it, and instances that ask for one wait"
+	case left < expiring:
+		found.What, found.Why = "the certificate of the instances' hosts ends soon", fmt.Sprintf("at %s, in %d days", c.Ends.UTC().Format(time.RFC3339), int(left.Hours()/24))
+		if left >= expiresNow {
+			found.Severity = Warning
+		}
+	default:
+		return nil
+	}
+	return []Finding{found}
+}
+
+func unknown(f Facts) (out []Finding) {
+	for _, u := range f.Unknown {
+		out = append(out, Finding{ID: "unknown", Severity: Warning, What: u.What + " could not be looked at", Why: short(u.Why), Do: []string{"drover doctor   # again, once what is above is mended"}})
+	}
+	return out
+}
+
+func resources(f Facts) []Finding {
+	if f.Resources == "" {
+		return nil
+	}
+	return []Finding{{ID: "custom-resources", Severity: Critical, What: "custom resources of Kubernetes are not followed: what is applied there has no effect",
+		Why: short(f.Resources), Do: []string{"drover deploy manifests   # are they applied, and is the server's account the one that they bind?",
+			"look at --gitops-options, and whether that API answers from this machine"}}}
+}
