@@ -1,0 +1,267 @@
+package rabbitmq
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/droverhq/drover/internal/bus"
+	"github.com/droverhq/drover/internal/fault"
+)
+
+// mentioning is how long the sender of a message that is too large may take to be told.
+const mentioning = 5 * time.Second
+
+// consumer is one call of Consume.
+type consumer struct {
+	bus    *Bus
+	queue  string // on the broker
+	handle func(context.Context, bus.Delivery) error
+	ctx    context.Context // ends with the call, and with the bus
+	free   chan struct{}   // bounds the calls of handle, over all connections of this call
+	busy   sync.WaitGroup
+}
+
+// Consume hands messages over until ctx ends.
+func (b *Bus) Consume(ctx context.Context, queue string, handle func(context.Context, bus.Delivery) error) error {
+	if b.life.Err() != nil {
+		return errClosed
+	}
+	c := &consumer{bus: b, queue: place(b.settings.prefix, queue), handle: handle, free: make(chan struct{}, hands)}
+	if len(c.queue) > 255 {
+		return fault.New(fault.Invalid, "the name of a queue has %d bytes: at most 255 are taken", len(c.queue))
+	}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.life, cancel)()
+	c.ctx = inner
+	b.consumers.enter()
+	defer b.consumers.leave()
+	defer c.busy.Wait()
+	defer cancel() // before the wait
+	defer b.note(c, nil)
+	for pause := firstPause; ; {
+		began, err := c.round()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case b.life.Err() != nil:
+			return errClosed
+		}
+		if began {
+			pause = firstPause
+		} else {
+			b.note(c, fault.New(fault.Unavailable, "cannot consume %s: %s", queue, reason(err)))
+		}
+		rest(inner, pause) // a broker that refuses is asked again, for others may mend it
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// round consumes over one channel until that ends, and tells whether it began to.
+func (c *consumer) round() (began bool, err error) {
+	s, err := c.bus.in.get(c.ctx)
+	if err != nil {
+		return false, err
+	}
+	type opened struct {
+		ch  *amqp.Channel
+		in  <-chan amqp.Delivery
+		err error
+	}
+	done := make(chan opened, 1)
+	// The library waits without an end; one goroutine per round, which ends with the
+	// connection at the latest.
+	c.bus.running.Go(func() {
+		ch, in, err := c.open(s)
+		if ch != nil && (err != nil || c.ctx.Err() != nil) {
+			ch.Close() //nolint:errcheck // nobody uses it
+		}
+		done <- opened{ch, in, err}
+	})
+	var o opened
+	select {
+	case o = <-done:
+	case <-c.ctx.Done():
+		return false, c.ctx.Err()
+	}
+	if o.err != nil {
+		return false, o.err
+	}
+	c.bus.note(c, nil)
+	// What was not acknowledged comes again once the channel is closed: after those
+	// who handle it have ended.
+	alive, over := context.WithCancel(c.ctx)
+	var working sync.WaitGroup
+	defer c.bus.running.Go(func() {
+		working.Wait()
+		o.ch.Close() //nolint:errcheck // it may be closed
+	})
+	defer over()
+	return true, c.intake(alive, o.in, &working)
+}
+
+// intake takes what comes as soon as it comes, until no more does, and hands it over as
+// hands are free. What is too large is never kept waiting for one: it is handed over, and
+// given back, without its body, so that no more is held of what strangers send than a
+// message of the largest size for each that the broker sends ahead.
+func (c *consumer) intake(alive context.Context, in <-chan amqp.Delivery, working *sync.WaitGroup) error {
+	for {
+		select {
+		case d, ok := <-in:
+			if !ok { // the connection, the channel or the queue is gone
+				return amqp.ErrClosed
+			}
+			large := 0
+			if len(d.Body) > bus.MaxBody {
+				large, d.Body = len(d.Body), nil // the broker may take a while to hear of it
+			}
+			working.Add(1)
+			c.busy.Go(func() {
+				defer working.Done()
+				if large > 0 {
+					c.mention(alive, d, large)
+					d.Nack(false, false) //nolint:errcheck // the broker puts it aside, without the body travelling once more
+					return
+				}
+				select {
+				case c.free <- struct{}{}:
+				case <-alive.Done():
+					return // the channel's end gives it back
+				}
+				defer func() { <-c.free }()
+				if alive.Err() == nil {
+					c.work(alive, d)
+				}
+			})
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+	}
+}
+
+// mention has the sender of what is too large told, if that can be done soon: who cannot
+// be told keeps nobody waiting.
+func (c *consumer) mention(alive context.Context, d amqp.Delivery, size int) {
+	ctx, cancel := context.WithTimeout(alive, mentioning)
+	defer cancel()
+	_ = c.run(ctx, bus.Delivery{Message: unpack(d, c.bus.topic(d.Exchange, d.RoutingKey)), Again: d.Redelivered, Try: 1, Large: size}) // it is put aside, whatever it is
+}
+
+func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error) {
+	ch, err := s.conn.Channel()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := declareDead(ch, c.bus.dead); err != nil {
+		return ch, nil, conflict(err, c.bus.dead)
+	}
+	if err := declareQueue(ch, c.queue, c.bus.dead); err != nil {
+		return ch, nil, conflict(err, c.queue)
+	}
+	if err := ch.Qos(hands, 0, false); err != nil {
+		return ch, nil, err
+	}
+	in, err := ch.Consume(c.queue, "", false, false, false, false, nil)
+	return ch, in, err
+}
+
+// conflict tells that a name is taken by something that is not ours.
+func conflict(err error, name string) error {
+	if code(err) != amqp.PreconditionFailed && code(err) != amqp.ResourceLocked {
+		return err
+	}
+	return fault.New(fault.Conflict, "the broker has something else called %s: delete it, or choose another prefix: %s", name, reason(err)).Because("queue-taken")
+}
+
+func reason(err error) string {
+	if e := new(amqp.Error); errors.As(err, &e) {
+		return e.Reason
+	}
+	return err.Error()
+}
+
+// work handles a message until something is decided about it. Acknowledgements
+// that do not arrive need nothing done: the message comes again.
+func (c *consumer) work(alive context.Context, d amqp.Delivery) {
+	again := d.Redelivered
+	for tries := 1; ; tries++ {
+		err := c.run(c.ctx, bus.Delivery{Message: unpack(d, c.bus.topic(d.Exchange, d.RoutingKey)), Again: again, Try: tries})
+		if err == nil {
+			d.Ack(false) //nolint:errcheck // as above
+			return
+		}
+		again = true
+		switch verdict, wait := bus.Later(err, tries); {
+		case verdict == bus.PutAway:
+			c.putAway(alive, d, err)
+			return
+		case verdict == bus.Return:
+			d.Nack(false, true) //nolint:errcheck // as above
+			return
+		case !rest(alive, wait):
+			return // the channel's end gives it back
+		}
+	}
+}
+
+// run takes a panic for a failure: it must not end those who had nothing to do with
+// the message.
+func (c *consumer) run(ctx context.Context, d bus.Delivery) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	return c.handle(ctx, d)
+}
+
+// The marks on a message that we have put aside.
+const (
+	marks      = "x-drover-aside-"
+	markKey    = marks + "key"
+	markQueue  = marks + "queue"
+	markReason = marks + "reason"
+	markTopic  = marks + "topic"
+	markAt     = marks + "at"
+	maxReason  = 2000
+)
+
+// putAway sends the message to where those are that were put aside, with the reason,
+// and only then acknowledges it.
+func (c *consumer) putAway(alive context.Context, d amqp.Delivery, why error) {
+	p := copied(d)
+	if p.Headers == nil {
+		p.Headers = amqp.Table{}
+	}
+	text := why.Error()
+	if len(text) > maxReason {
+		text = text[:maxReason] + "..."
+	}
+	p.Headers[markKey], p.Headers[markReason] = rand.Text(), strings.ToValidUTF8(text, "?")
+	p.Headers[markQueue], p.Headers[markTopic] = c.queue, c.bus.topic(d.Exchange, d.RoutingKey)
+	p.Headers[markAt] = time.Now().UTC().Format(time.RFC3339Nano)
+	if weigh(p.Headers) > maxTable || p.Headers.Validate() != nil {
+		d.Nack(false, false) //nolint:errcheck // the broker can put it aside as it is; the reason is lost
+		return
+	}
+	for {
+		err := c.bus.publish(alive, []parcel{{key: c.bus.dead, must: true, Publishing: p}})
+		if err == nil {
+			d.Ack(false) //nolint:errcheck // else it comes again, and is put aside again
+			return
+		}
+		if errors.Is(err, errNobody) {
+			err = c.bus.mend(alive) // somebody has deleted the queue
+		}
+		if alive.Err() != nil || err != nil && !rest(alive, firstPause) {
+			return // the channel's end gives it back
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/resilience"
+)
+
+const (
+	dialTime  = 15 * time.Second // for one try, with all of its handshakes
+	heartbeat = 10 * time.Second // a connection without one is given up after three
+	writeTime = 30 * time.Second // for what the network does not take
+	closeTime = 2 * time.Second
+
+	firstPause, lastPause = 50 * time.Millisecond, 5 * time.Second
+)
+
+// session is a connection while it lasts.
+type session struct {
+	conn  *amqp.Connection
+	wire  net.Conn      // below all else, to end what hangs
+	ended chan struct{} // closed when it is over
+
+	mu      sync.Mutex
+	blocked string        // why the broker takes no messages; empty: it does
+	changed chan struct{} // closed and replaced when blocked has changed
+}
+
+// wire gives up what it cannot write: the library would wait for it, and for
+// nothing else meanwhile, not even its heartbeat.
+type wire struct{ net.Conn }
+
+func (w wire) Write(p []byte) (int, error) {
+	if err := w.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		return 0, err
+	}
+	return w.Conn.Write(p)
+}
+
+// dial opens a connection to the first broker that answers. Its name tells
+// operators of the broker what it is for.
+func (b *Bus) dial(ctx context.Context, name string) (*session, error) {
+	var last error
+	for _, u := range b.settings.urls {
+		s, err := b.dialOne(ctx, name, u)
+		if err == nil {
+			return s, nil
+		}
+		last = err
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, last
+}
+
+func (b *Bus) dialOne(ctx context.Context, name string, u amqp.URI) (*session, error) {
+	sasl, secrets, err := b.settings.login(u)
+	if err != nil {
+		return nil, err
+	}
+	vhost := u.Vhost
+	if v := b.settings.options["vhost"]; v != "" {
+		vhost = v
+	}
+	properties := amqp.NewConnectionProperties()
+	properties.SetClientConnectionName("drover " + name + " " + b.settings.prefix)
+	s := &session{ended: make(chan struct{}), changed: make(chan struct{})}
+	stop := func() bool { return true }
+	config := amqp.Config{
+		SASL: []amqp.Authentication{sasl}, Vhost: vhost, Heartbeat: heartbeat, Properties: properties,
+		Dial: func(network, addr string) (net.Conn, error) {
+			c, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			stop = context.AfterFunc(ctx, func() { c.Close() })
+			s.wire = wire{c}
+			return s.wire, c.SetDeadline(time.Now().Add(dialTime)) // the library lifts it after its handshake
+		},
+	}
+	u.Username, u.Password = "", "" // they are in the login
+	if u.Scheme == "amqps" {
+		if config.TLSClientConfig, err = b.settings.tls(); err != nil {
+			return nil, err
+		}
+	}
+	s.conn, err = amqp.DialConfig(u.String(), config)
+	if !stop() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		if s.wire != nil {
+			s.wire.Close()
+		}
+		return nil, errors.New(scrub(err.Error(), secrets...))
+	}
+	blocks := s.conn.NotifyBlocked(make(chan amqp.Blocking, 1))
+	// One goroutine per connection, which ends with it.
+	b.running.Go(func() { s.watch(blocks) })
+	return s, nil
+}
+
+func (s *session) watch(blocks <-chan amqp.Blocking) {
+	for n := range blocks { // until the connection is over
+		s.mu.Lock()
+		s.blocked = ""
+		if n.Active {
+			s.blocked = "it takes no messages at the moment (" + n.Reason + "): free disk or memory of the broker"
+		}
+		close(s.changed)
+		s.changed = make(chan struct{})
+		s.mu.Unlock()
+	}
+	close(s.ended)
+}
+
+// state tells why the broker takes no messages, and what ends when that changes.
+func (s *session) state() (string, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.blocked, s.changed
+}
+
+// end closes the connection, with force if the broker does not listen.
+func (s *session) end() {
+	s.conn.CloseDeadline(time.Now().Add(closeTime)) //nolint:errcheck // it is over in any case
+	s.wire.Close()
+	<-s.ended
+}
+
+// link is a connection that comes back by itself.
+type link struct {
+	bus    *Bus
+	name   string
+	policy *resilience.Policy // of connecting
+
+	mu      sync.Mutex
+	session *session
+	trouble error         // of the last try to connect
+	dialing bool          // one goroutine does
+	changed chan struct{} // closed and replaced when there is a session, or trouble
+}
+
+// newLink makes one. Its breaker rests no longer than it pauses itself: it tells
+// how the broker is, and keeps nobody from it who would not wait anyway.
+func newLink(b *Bus, name string, observer resilience.Observer) *link {
+	return &link{bus: b, name: name, changed: make(chan struct{}), policy: resilience.New(resilience.Config{
+		Name: "the broker", Timeout: time.Duration(len(b.settings.urls)+1) * dialTime, Retries: -1, Failures: 3, Rest: firstPause / 2, AtOnce: 1, Tell: true, Observer: observer,
+	})}
+}
+
+// dial makes one try.
+func (l *link) dial() (s *session, err error) {
+	refused := l.policy.Once(l.bus.life, func(ctx context.Context) error {
+		if s, err = l.bus.dial(ctx, l.name); err != nil && ctx.Err() == nil {
+			return fault.New(fault.Unavailable, "%w", err)
+		}
+		return err
+	})
+	if err == nil {
+		err = refused // nothing was tried
+	}
+	return s, err
+}
+
+// get returns the connection, waiting for it until ctx ends.
+func (l *link) get(ctx context.Context) (*session, error) {
+	for {
+		if err := l.bus.alive(ctx); err != nil {
+			return nil, err
+		}
+		l.mu.Lock()
+		if s := l.session; s != nil {
+			select {
+			case <-s.ended:
+				l.session = nil
+			default:
+				l.mu.Unlock()
+				return s, nil
+			}
+		}
+		if !l.dialing {
+			l.dialing = true
+			// One goroutine per link, which ends when there is a connection or the bus is closed.
+			l.bus.running.Go(l.connect)
+		}
+		changed := l.changed
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-l.bus.life.Done():
+			return nil, errClosed
+		case <-ctx.Done():
+			if err := l.state(); err != nil {
+				return nil, fault.New(fault.Unavailable, "%w: %w", err, ctx.Err()).Because(fault.Reason(err))
+			}
+			return nil, fault.New(fault.Unavailable, "the broker does not answer: %w", ctx.Err()).Because("broker-away")
+		}
+	}
+}
+
+func (l *link) connect() {
+	pause := firstPause
+	for {
+		s, err := l.dial()
+		l.mu.Lock()
+		l.trouble = err
+		if over := l.bus.life.Err() != nil; err == nil || over {
+			l.dialing = false
+			if !over {
+				l.session = s
+			}
+			close(l.changed)
+			l.changed = make(chan struct{})
+			l.mu.Unlock()
+			if over && s != nil {
+				s.end()
+			}
+			return
+		}
+		l.mu.Unlock()
+		if !rest(l.bus.life, pause) {
+			continue // the next try finds the bus closed
+		}
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// end closes what there is.
+func (l *link) end() {
+	l.mu.Lock()
+	s := l.session
+	l.session = nil
+	l.mu.Unlock()
+	if s != nil {
+		s.end()
+	}
+}
+
+// Trouble is what keeps the bus from its broker, or nil.
+func (b *Bus) Trouble() error {
+	b.mu.Lock()
+	for _, err := range b.consuming {
+		b.mu.Unlock()
+		return err
+	}
+	b.mu.Unlock()
+	if err := b.out.state(); err != nil {
+		return err
+	}
+	return b.in.state()
+}
+
+// state is what is wrong with the connection, as far as that is known.
+func (l *link) state() error {
+	l.mu.Lock()
+	trouble, s := l.trouble, l.session
+	l.mu.Unlock()
+	if trouble != nil {
+		return fault.New(fault.Unavailable, "the broker cannot be reached: %w", trouble).Because("broker-away")
+	}
+	if s != nil {
+		if blocked, _ := s.state(); blocked != "" {
+			return fault.New(fault.Unavailable, "the broker is there, but %s", blocked).Because("broker-blocked")
+		}
+	}
+	return nil
+}
+
+// rest tells whether the wait was over before ctx was.
+func rest(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

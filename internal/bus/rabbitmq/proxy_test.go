@@ -1,0 +1,97 @@
+package rabbitmq_test
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// proxy stands between a bus and its broker, and cuts.
+type proxy struct {
+	addr, upstream string
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	limit int64 // bytes that a connection passes in each direction; 0: all
+	cuts  int
+}
+
+func newProxy(t testing.TB, upstream string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{addr: l.Addr().String(), upstream: upstream, conns: map[net.Conn]bool{}}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { p.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		p.cut()
+		serving.Wait()
+	})
+	return p
+}
+
+func (p *proxy) serve(client net.Conn) {
+	server, err := net.Dial("tcp", p.upstream)
+	if err != nil {
+		client.Close()
+		return
+	}
+	p.mu.Lock()
+	p.conns[client], p.conns[server] = true, true
+	limit := p.limit
+	p.mu.Unlock()
+	pass := func(to, from net.Conn) {
+		if limit == 0 {
+			io.Copy(to, from) //nolint:errcheck // it is over
+		} else if n, _ := io.CopyN(to, from, limit); n == limit {
+			p.mu.Lock()
+			p.cuts++
+			p.mu.Unlock()
+		}
+		to.Close()
+		from.Close()
+	}
+	var both sync.WaitGroup
+	both.Go(func() { pass(server, client) })
+	both.Go(func() { pass(client, server) })
+	both.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.conns, client)
+	delete(p.conns, server)
+}
+
+// cutAfter has each new connection end after so many bytes, wherever in a frame
+// that is.
+func (p *proxy) cutAfter(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.limit = bytes
+}
+
+// cut ends all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+func (p *proxy) counted() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cuts
+}

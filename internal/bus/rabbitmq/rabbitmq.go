@@ -1,0 +1,196 @@
+// Package rabbitmq is the bus on RabbitMQ, by AMQP 0-9-1.
+//
+// Events go to one topic exchange. Each queue that is consumed is a quorum queue;
+// what nobody can take ends up in one more, from which it can be brought back. Nothing
+// counts as sent before the broker has confirmed it, and nothing as done
+// before it was handled.
+//
+// It owns names, connections and what AMQP is about. It must not know what
+// messages say.
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/droverhq/drover/internal/bus"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/resilience"
+)
+
+// hands is how many messages a Consume handles at a time, and how many the broker
+// sends ahead.
+const hands = 32
+
+// Bus is a bus on a broker. It connects when it is first used, and again
+// whenever the connection was lost.
+type Bus struct {
+	settings     settings
+	events, dead string // names on the broker
+
+	life    context.Context // ends with Close
+	end     context.CancelFunc
+	running tasks
+
+	consumers tasks // calls of Consume
+	mu        sync.Mutex
+	consuming map[*consumer]error // of those that do not get on
+	fulls     map[string]bool     // queues that took nothing the last time
+
+	// A broker that is full stops reading from connections that publish: those that
+	// acknowledge must be others.
+	out, in *link
+	lines   chan *line // as many as may be in use; nil: not open
+}
+
+// New makes a bus out of settings, which are checked; the broker may be away.
+//
+//	url            amqp://host:5672, amqps://host:5671; several with spaces between
+//	vhost          default: the one in the URL, or /
+//	prefix         comes before the names of all that is Drover's own; default none
+//	ca             file with the certificates that the broker's is signed by; default: the system's
+//	certificate    file with a client's certificate, and key the one with its key
+//	username       or username-file, username-env: where it is
+//	password-file  or password-env: where it is. Both are read for each connection
+//
+// With a certificate and without a username, the certificate says who we are.
+func New(o bus.Options) (*Bus, error) {
+	s, err := parse(o)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bus{settings: s, events: place(s.prefix, "drover.events"), dead: place(s.prefix, "drover.dead"), lines: make(chan *line, lines), consuming: map[*consumer]error{}, fulls: map[string]bool{}}
+	b.life, b.end = context.WithCancel(context.Background())
+	b.out, b.in = newLink(b, "out", nil), newLink(b, "in", nil)
+	for range lines {
+		b.lines <- nil
+	}
+	return b, nil
+}
+
+// Open is New, as a port's user knows it.
+func Open(o bus.Options) (bus.Bus, error) { return Observed(o, nil) }
+
+// Observed is Open with somebody who hears how connecting goes.
+func Observed(o bus.Options, observer resilience.Observer) (bus.Bus, error) {
+	b, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	b.out, b.in = newLink(b, "out", observer), newLink(b, "in", observer)
+	return b, nil
+}
+
+var errClosed = fault.New(fault.Unavailable, "the bus is closed").Because("bus-closed")
+
+// alive returns why a call must not go on.
+func (b *Bus) alive(ctx context.Context) error {
+	if b.life.Err() != nil {
+		return errClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return fault.New(fault.Unavailable, "the call ended before the broker was asked: %w", err)
+	}
+	return nil
+}
+
+// Publish sends events.
+func (b *Bus) Publish(ctx context.Context, messages ...bus.Message) error {
+	if err := b.alive(ctx); err != nil {
+		return err
+	}
+	parcels := make([]parcel, 0, len(messages))
+	for _, m := range messages {
+		p, err := pack(m)
+		if err != nil {
+			return err
+		}
+		parcels = append(parcels, parcel{exchange: b.events, key: m.Topic, Publishing: p})
+	}
+	if len(parcels) == 0 {
+		return nil
+	}
+	return b.publish(ctx, parcels)
+}
+
+// Send brings a message to a queue.
+func (b *Bus) Send(ctx context.Context, queue string, m bus.Message) error {
+	if err := b.alive(ctx); err != nil {
+		return err
+	}
+	m.Topic = place(b.settings.prefix, queue)
+	p, err := pack(m)
+	if err != nil {
+		return err
+	}
+	err = b.publish(ctx, []parcel{{key: m.Topic, must: true, Publishing: p}})
+	if errors.Is(err, errNobody) {
+		return fault.New(fault.NotFound, "nobody listens at %q", queue).Because("no-queue")
+	}
+	return err
+}
+
+// Close ends all calls and connections.
+func (b *Bus) Close() error {
+	b.end()
+	b.consumers.wait() // what was handled is acknowledged before the connection ends
+	b.out.end()
+	b.in.end()
+	b.running.wait()
+	return nil
+}
+
+// note keeps what is wrong with a consumer.
+func (b *Bus) note(c *consumer, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if delete(b.consuming, c); err != nil {
+		b.consuming[c] = err
+	}
+}
+
+// tasks are goroutines that Close waits for. Unlike those of a WaitGroup, some may
+// begin while it waits.
+type tasks struct {
+	mu   sync.Mutex
+	n    int
+	none chan struct{} // set by who waits
+}
+
+func (t *tasks) Go(f func()) {
+	t.enter()
+	go func() {
+		defer t.leave()
+		f()
+	}()
+}
+
+func (t *tasks) enter() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n++
+}
+
+func (t *tasks) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.n--; t.n == 0 && t.none != nil {
+		close(t.none)
+		t.none = nil
+	}
+}
+
+func (t *tasks) wait() {
+	t.mu.Lock()
+	if t.n == 0 {
+		t.mu.Unlock()
+		return
+	}
+	if t.none == nil {
+		t.none = make(chan struct{})
+	}
+	none := t.none
+	t.mu.Unlock()
+	<-none
+}

@@ -1,0 +1,126 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/droverhq/drover/internal/bus"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/trace"
+)
+
+// Progress is what a change of a command tells that ends nothing.
+const Progress = "progress"
+
+// Answer is what the sender of a command hears, as the data of a CloudEvent whose type
+// ends with what happened: accepted, rejected, progress, done, failed.
+type Answer struct {
+	Command   string    `json:"command"` // what it was, such as instance.create
+	Message   string    `json:"message"` // the sender's id
+	Phase     string    `json:"phase"`
+	Operation string    `json:"operation,omitempty"`
+	Object    string    `json:"object,omitempty"` // <kind>/<id> of what it is about
+	Code      string    `json:"code,omitempty"`
+	Reason    string    `json:"reason,omitempty"` // for people
+	Progress  string    `json:"progress,omitempty"`
+	At        time.Time `json:"at"`
+}
+
+// AnswerOf is what there is to say of a command now.
+func AnswerOf(c Command) Answer {
+	a := Answer{Command: c.Spec.Type, Message: c.Spec.Message, Phase: c.Phase, Code: c.Status.Code, Reason: c.Status.Message, Progress: c.Status.Progress, At: c.Updated.UTC()}
+	if c.Status.Object != (ledger.Ref{}) {
+		a.Object = c.Status.Object.String()
+	}
+	a.Operation, _ = c.Fields["operation"].(string)
+	return a
+}
+
+// What a change of a command tells, in one word.
+func What(c *ledger.Change) string {
+	if c.Op == Progress {
+		return Progress
+	}
+	return c.Object.Phase
+}
+
+// Reply sends the sender what an event tells of its command. An address where nobody
+// listens any more, or reads what is there, is no failure: the topic has it too.
+func (s *Service) Reply(ctx context.Context, c Command, id, what string) error {
+	if c.Spec.ReplyTo == "" {
+		return nil
+	}
+	return s.send(ctx, c.Spec.ReplyTo, c.Spec.Message, c.Spec.Trace, envelopeOf(id, what, AnswerOf(c)))
+}
+
+// repeat answers a command that came again with what became of it: where this message
+// wants it, for whoever sent the first may have gone.
+func (s *Service) repeat(ctx context.Context, m *bus.Message, o ledger.Object) error {
+	c, err := Decode(o)
+	if err != nil {
+		return err
+	}
+	c.Spec.ReplyTo = cmp.Or(m.ReplyTo, c.Spec.ReplyTo)
+	return s.Reply(ctx, c, ledger.NewID(), c.Phase)
+}
+
+// refuse tells the sender of a message of which no record can be made. It fails only
+// where ctx ended before: then the message comes again.
+func (s *Service) refuse(ctx context.Context, m *bus.Message, e envelope, why error) error {
+	id := e.ID
+	if id == "" || !plain(id) {
+		id = m.ID
+	}
+	if m.ReplyTo == "" || strings.Contains(m.ReplyTo, "drover.") { // nobody makes us send to ourselves
+		return nil
+	}
+	a := Answer{Command: strings.TrimPrefix(e.Type, TypePrefix), Message: id, Phase: Rejected, Code: fault.Reason(why), Reason: why.Error(), At: s.Now().UTC()}
+	if err := s.send(ctx, m.ReplyTo, id, parentOf(m, e), envelopeOf(ledger.NewID(), Rejected, a)); ctx.Err() != nil {
+		return err
+	}
+	return nil // it is put aside with its reason, or is worth nothing
+}
+
+type outgoing struct {
+	SpecVersion string    `json:"specversion"`
+	ID          string    `json:"id"`
+	Source      string    `json:"source"`
+	Type        string    `json:"type"`
+	Subject     string    `json:"subject,omitempty"`
+	Time        time.Time `json:"time"`
+	ContentType string    `json:"datacontenttype"`
+	Trace       string    `json:"traceparent,omitempty"`
+	Data        Answer    `json:"data"`
+}
+
+func envelopeOf(id, what string, a Answer) outgoing {
+	return outgoing{SpecVersion: "1.0", ID: id, Source: "/commands", Type: TypePrefix + what, Subject: a.Object, Time: a.At, ContentType: "application/json", Data: a}
+}
+
+func (s *Service) send(ctx context.Context, to, correlation, parent string, e outgoing) error {
+	e.Trace = parent
+	body, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	m := bus.Message{ID: e.ID, Topic: to, Type: e.Type, ContentType: "application/cloudevents+json", Time: e.Time, Correlation: correlation, Body: body}
+	var span *trace.Span
+	if parent != "" {
+		m.Headers = map[string]string{trace.Header: parent}
+		_, span = s.Tracer.Start(ctx, parent, "answer "+strings.TrimPrefix(e.Type, TypePrefix), trace.Producer)
+		span.Set(trace.Text("messaging.message.id", e.ID), trace.Text("messaging.message.conversation_id", correlation))
+	}
+	err = s.Bus.Send(ctx, to, m)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) || ctx.Err() == nil && fault.Reason(err) == bus.ReasonFull { // nobody waits for one who does not read
+		span.End(fault.Of(err).String())
+		return nil
+	}
+	if err == nil { // else it is sent again
+		span.End("")
+	}
+	return err
+}

@@ -1,0 +1,237 @@
+package command_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/bus"
+	"github.com/droverhq/drover/internal/command"
+	"github.com/droverhq/drover/internal/fault"
+)
+
+// desk hands one message over, so often as the test wants, and keeps what is sent.
+type desk struct {
+	handle func(context.Context, bus.Delivery) error
+	fails  error // what sending comes to
+	sent   []bus.Message
+}
+
+func (d *desk) Consume(_ context.Context, _ string, handle func(context.Context, bus.Delivery) error) error {
+	d.handle = handle
+	return nil
+}
+
+func (d *desk) Send(_ context.Context, to string, m bus.Message) error {
+	m.Topic = to
+	d.sent = append(d.sent, m)
+	return d.fails
+}
+
+// answer is the data of what was sent last.
+func (d *desk) answer(t *testing.T) command.Answer {
+	t.Helper()
+	var e struct{ Data command.Answer }
+	if len(d.sent) == 0 {
+		t.Fatal("nothing was sent")
+	}
+	if err := json.Unmarshal(d.sent[len(d.sent)-1].Body, &e); err != nil {
+		t.Fatal(err)
+	}
+	return e.Data
+}
+
+// atDesk is a world whose messages the test hands over itself.
+func atDesk(t *testing.T) (*world, *desk) {
+	t.Helper()
+	w, d := newWorld(t), &desk{}
+	w.s.Bus = d
+	if err := w.s.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w, d
+}
+
+// says is an API that has one answer to everything.
+type says int
+
+func (s says) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if s > 0 {
+		w.WriteHeader(int(s))
+	}
+}
+
+// A command that fails again and again does not hold its hand for ever: the bus decides
+// after each try, puts it aside in the end, and then its sender is told. What is only
+// away is waited for.
+func TestACommandThatAlwaysFailsIsPutAside(t *testing.T) {
+	for _, c := range []struct {
+		reason string
+		status says
+		end    bus.Verdict
+	}{
+		{"it broke the API", http.StatusInternalServerError, bus.PutAway},
+		{"the API said nothing", 0, bus.PutAway},
+		{"the ledger is away", http.StatusServiceUnavailable, bus.Return},
+		{"its owner sends too many", http.StatusTooManyRequests, bus.Return},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			w, d := atDesk(t)
+			w.s.API = c.status
+			verdict := bus.Again
+			for try := 1; verdict == bus.Again && try < 100; try++ {
+				if len(d.sent) > 0 {
+					t.Fatalf("its sender was told before try %d", try)
+				}
+				err := d.handle(t.Context(), bus.Delivery{Message: message("alice", "m1", "instance.create", "things", `{"name":"rex"}`), Try: try})
+				verdict, _ = bus.Later(err, try)
+			}
+			if verdict != c.end {
+				t.Errorf("in the end it is %v, want %v", verdict, c.end)
+			}
+			if c.end != bus.PutAway {
+				if len(d.sent) > 0 {
+					t.Errorf("its sender was told %+v", d.answer(t))
+				}
+				return
+			}
+			if a := d.answer(t); a.Phase != command.Rejected || a.Code != "failed" || a.Message != "m1" || a.Reason == "" {
+				t.Errorf("its sender was told %+v", a)
+			}
+		})
+	}
+}
+
+// A time that nobody can write down is refused before anything is done.
+func TestTimesThatCannotBeWritten(t *testing.T) {
+	for when, good := range map[string]bool{
+		"9999-12-31T23:59:59-12:00": false, // in UTC it is the year after
+		"0000-12-31T23:59:59Z":      false,
+		"0001-01-01T00:00:00+12:00": false,
+		"9999-12-31T23:59:59Z":      true,
+		"2026-11-15T19:20:41+02:00": true,
+	} {
+		m := message("alice", "1", "instance.create", "things", `{}`)
+		m.Body = []byte(strings.Replace(string(m.Body), `{`, `{"time":"`+when+`",`, 1))
+		if _, err := command.Parse(&m); fault.Is(err, fault.Invalid) == good {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+}
+
+// Who does not read its answers holds up neither those who take commands nor what is
+// told of changes. A broker that is away is another matter.
+func TestAFullQueueOfAnswersIsNobodysTrouble(t *testing.T) {
+	full := fault.New(fault.Unavailable, "full").Because(bus.ReasonFull)
+	for _, c := range []struct {
+		reason string
+		err    error
+		again  bool
+	}{
+		{"it is full", full, false},
+		{"nobody is there any more", fault.New(fault.NotFound, "nobody"), false},
+		{"the broker is away", fault.New(fault.Unavailable, "away"), true},
+	} {
+		w, d := atDesk(t)
+		d.fails = c.err
+		m := message("alice", "m1", "instance.create", "things", `{"name":"rex"}`)
+		if err := d.handle(t.Context(), bus.Delivery{Message: m, Try: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.handle(t.Context(), bus.Delivery{Message: m, Try: 1}); (err != nil) != c.again || len(d.sent) != 1 {
+			t.Errorf("%s: the second time %v, and %d were sent", c.reason, err, len(d.sent))
+		}
+		record, err := command.Decode(w.list(t, "command")[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.s.Reply(t.Context(), record, "e1", command.Accepted); (err != nil) != c.again {
+			t.Errorf("%s: an answer comes to %v", c.reason, err)
+		}
+	}
+}
+
+// issuer is one whose tokens nobody can verify for a while, or at all.
+type issuer struct{ err error }
+
+func (i issuer) Authenticate(context.Context, string) (access.Principal, error) {
+	return access.Principal{}, i.err
+}
+
+// A command is not thrown away because nobody can tell at the moment whose it is, nor
+// before its sender was told.
+func TestWhoseCommandsAreIsFoundOutLater(t *testing.T) {
+	away := fault.New(fault.Denied, "the token cannot be verified: %w", access.ErrIssuerAway).Because("token")
+	bad := fault.New(fault.Denied, "no such token").Because("token")
+	for _, c := range []struct {
+		reason       string
+		err          error
+		ends         bool // the process
+		comes, tells bool
+	}{
+		{"its issuer is away", away, false, true, false},
+		{"it is nobody's", bad, false, false, true},
+		{"it is nobody's, and the process ends before its sender hears of it", bad, true, true, true},
+	} {
+		w, d := atDesk(t)
+		w.s.Authenticator = issuer{c.err}
+		ctx, cancel := context.WithCancel(t.Context())
+		if c.ends {
+			d.fails = fault.New(fault.Unavailable, "too late")
+			cancel()
+		}
+		err := d.handle(ctx, bus.Delivery{Message: message("alice", "m1", "instance.create", "things", `{"name":"rex"}`), Try: 1})
+		cancel()
+		if c.comes != fault.Is(err, fault.Unavailable) || !c.comes && err != nil || c.tells != (len(d.sent) > 0) {
+			t.Errorf("%s: %v, %d were told", c.reason, err, len(d.sent))
+		}
+	}
+}
+
+// Who sends a command again hears what became of it where they are now.
+func TestASecondMessageIsAnsweredWhereItSays(t *testing.T) {
+	_, d := atDesk(t)
+	m := message("alice", "m1", "instance.create", "things", `{"name":"rex"}`)
+	for i, c := range []struct{ to, want string }{{"answers", ""}, {"elsewhere", "elsewhere"}, {"", "answers"}} {
+		m.ReplyTo = c.to
+		if err := d.handle(t.Context(), bus.Delivery{Message: m, Try: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if len(d.sent) != i { // the first one's answer goes out from the log
+			t.Fatalf("%d answers after %d messages", len(d.sent), i+1)
+		}
+		if i > 0 && d.sent[i-1].Topic != c.want {
+			t.Errorf("the answer to a message from %q went to %s", c.to, d.sent[i-1].Topic)
+		}
+	}
+}
+
+// Whatever id is taken, answers can name it.
+func TestIDsThatAnswersCanName(t *testing.T) {
+	for size, good := range map[int]bool{255: true, 256: false} {
+		m := message("alice", strings.Repeat("x", size), "instance.create", "things", `{}`)
+		_, err := command.Parse(&m)
+		if (err == nil) != good {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		if sent := (bus.Message{Correlation: m.ID}).Check(); good && sent != nil {
+			t.Errorf("an answer to an id of %d bytes: %v", size, sent)
+		}
+	}
+}
+
+// The sender of what is too large to be taken hears why.
+func TestWhatIsTooLargeIsSaid(t *testing.T) {
+	_, d := atDesk(t)
+	m := message("alice", "m1", "instance.create", "things", `{}`)
+	m.Body = nil
+	if err := d.handle(t.Context(), bus.Delivery{Message: m, Try: 1, Large: 20 << 20}); !bus.IsRejected(err) {
+		t.Errorf("it comes to %v", err)
+	}
+	if a := d.answer(t); a.Phase != command.Rejected || a.Code != "malformed" || a.Message != "m1" || !strings.Contains(a.Reason, "20971520 bytes") {
+		t.Errorf("its sender was told %+v", a)
+	}
+}
