@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
@@ -60,13 +61,17 @@ func (f *Follower) Load(ctx context.Context, store Store, settle func([]ledger.O
 }
 
 // Follow settles what changes, until ctx ends. It is one goroutine, the
-// caller's, and starts where Load has read.
+// caller's, and starts where Load has read. Where the log does not reach back to
+// there any more it is Load's turn: it returns (NotFound, reason "truncated").
 func (f *Follower) Follow(ctx context.Context, feed *ledger.Feed, settle func([]ledger.Object)) error {
 	f.mu.Lock()
 	after := f.after
 	f.mu.Unlock()
 	for ctx.Err() == nil {
 		changes, err := feed.Next(ctx, after)
+		if fault.Reason(err) == "truncated" {
+			return err
+		}
 		if err != nil {
 			select { // the store is away; nothing is lost meanwhile
 			case <-ctx.Done():
@@ -84,4 +89,20 @@ func (f *Follower) Follow(ctx context.Context, feed *ledger.Feed, settle func([]
 		settle(mine)
 	}
 	return nil
+}
+
+// Keep follows, and loads again where the log was truncated meanwhile.
+func (f *Follower) Keep(ctx context.Context, store Store, feed *ledger.Feed, settle func([]ledger.Object)) error {
+	for {
+		err := f.Follow(ctx, feed, settle)
+		if fault.Reason(err) != "truncated" {
+			return err
+		}
+		for err = f.Load(ctx, store, settle); err != nil && ctx.Err() == nil; err = f.Load(ctx, store, settle) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(followRetry):
+			}
+		}
+	}
 }

@@ -27,7 +27,7 @@ func (j journal) Write(p []byte) (int, error) {
 // await reads on until a line holds all of this, and returns what came before.
 func (j journal) await(t *testing.T, what ...string) (before []string) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		select {
 		case line := <-j:

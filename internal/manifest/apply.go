@@ -105,23 +105,45 @@ func (c *Client) stage(ctx context.Context, set Set, objects []*unstructured.Uns
 	if len(failed) > 0 {
 		return gather(failed)
 	}
-	if set.Fence != nil && len(differ) > 0 {
-		if err := set.Fence(ctx); err != nil {
-			return err
-		}
+	if err := set.begin(ctx, differ); err != nil {
+		return err
 	}
 	for _, a := range differ {
 		if err := a.write(ctx); err != nil {
 			failed = append(failed, err)
 			continue
 		}
-		if a.there == nil {
-			res.Created = append(res.Created, a.id.String())
-		} else {
-			res.Changed = append(res.Changed, a.id.String())
-		}
+		res.note(a)
 	}
 	return gather(failed)
+}
+
+// begin says what is about to be written, and asks whether it may be.
+func (s Set) begin(ctx context.Context, differ []*attempt) error {
+	if len(differ) == 0 {
+		return nil
+	}
+	if s.Before != nil {
+		var will Result
+		for _, a := range differ {
+			will.note(a)
+		}
+		if err := s.Before(ctx, will); err != nil {
+			return err
+		}
+	}
+	if s.Fence != nil {
+		return s.Fence(ctx)
+	}
+	return nil
+}
+
+func (r *Result) note(a *attempt) {
+	if a.there == nil {
+		r.Created = append(r.Created, a.id.String())
+	} else {
+		r.Changed = append(r.Changed, a.id.String())
+	}
 }
 
 // gather makes one error of many, of the kind of the first.

@@ -250,16 +250,21 @@ func TestRefusalsAreExplained(t *testing.T) {
 	create(object{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding", "metadata": object{"name": ns},
 		"spec": object{"policyName": ns, "validationActions": []any{"Deny"}}})
 	evil := object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "e"}, "data": object{"evil": "yes"}}
-	for deadline := time.Now().Add(30 * time.Second); ; { // a policy is in force a moment after it was made
-		u := &unstructured.Unstructured{Object: evil}
-		u = u.DeepCopy()
-		u.SetNamespace(ns)
-		err := c.Kube().Create(t.Context(), u, &client.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the policy is not in force")
+	service := object{"apiVersion": "v1", "kind": "Service", "metadata": object{"name": "s"}, "spec": object{"ports": []any{object{"port": int64(80)}}}}
+	for _, wait := range []struct { // they are in force a moment after they were made
+		object object
+		says   string
+	}{{evil, "no evil in here"}, {service, "exceeded quota"}} {
+		for deadline := time.Now().Add(4 * time.Minute); ; {
+			u := (&unstructured.Unstructured{Object: wait.object}).DeepCopy()
+			u.SetNamespace(ns)
+			err := c.Kube().Create(t.Context(), u, &client.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err != nil && strings.Contains(err.Error(), wait.says) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("not in force: %s: %v", wait.says, err)
+			}
 		}
 	}
 	for _, tc := range []struct {
@@ -271,7 +276,7 @@ func TestRefusalsAreExplained(t *testing.T) {
 		hidden  string
 	}{
 		{"a policy's own words reach the user", evil, fault.Invalid, "admission-denied", []string{"no evil in here"}, ""},
-		{"a namespace's quota", object{"apiVersion": "v1", "kind": "Service", "metadata": object{"name": "s"}, "spec": object{"ports": []any{object{"port": 80}}}}, fault.Exhausted, "cluster-quota", []string{"the namespace " + ns + ": "}, ""},
+		{"a namespace's quota", service, fault.Exhausted, "cluster-quota", []string{"the namespace " + ns + ": "}, ""},
 		{"a field that there is not", object{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": object{"name": "d"}, "spec": object{"replcas": 1}}, fault.Invalid, "invalid-manifest", []string{"replcas"}, ""},
 		{"a value of the wrong type", object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "d"}, "data": object{"k": object{"not": "text"}}}, fault.Invalid, "invalid-manifest", nil, ""},
 		{"what is missing is named", object{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": object{"name": "d"}, "spec": object{"replicas": 1}}, fault.Invalid, "invalid-manifest", []string{"spec.selector"}, ""},
@@ -306,6 +311,7 @@ func TestServerOnABadDay(t *testing.T) {
 		{"an internal error", 500, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","message":"boom","code":500}`, "server-error"},
 		{"a full store", 500, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","message":"etcdserver: mvcc: database space exceeded","code":500}`, "storage-full"},
 		{"a webhook that is away", 500, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","message":"Internal error occurred: failed calling webhook \"pigs.example.com\": timed out","code":500}`, "webhook-away"},
+		{"a quota that was made just now", 403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"configmaps \"a\" is forbidden: status unknown for quota: q, resources: count/configmaps","code":403}`, "quota-uncounted"},
 		{"a proxy that speaks HTML", 502, `<html>bad gateway</html>`, "server-error"},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {

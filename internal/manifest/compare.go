@@ -26,9 +26,23 @@ type Compared struct {
 
 // Compare tries a set out and writes nothing. Errors are those of Apply.
 func (c *Client) Compare(ctx context.Context, set Set) ([]Compared, error) {
-	objects, err := c.prepare(ctx, set)
+	var all []Compared
+	err := c.eachForeseen(ctx, set, func(a *attempt, one Compared, err error) error {
+		all = append(all, one)
+		return err
+	})
 	if err != nil {
 		return nil, err
+	}
+	return all, nil
+}
+
+// eachForeseen tries each object of a set out on its own. An error that is returned
+// ends it.
+func (c *Client) eachForeseen(ctx context.Context, set Set, take func(a *attempt, one Compared, err error) error) error {
+	objects, err := c.prepare(ctx, set)
+	if err != nil {
+		return err
 	}
 	here := map[string]bool{}
 	for _, o := range objects {
@@ -37,20 +51,18 @@ func (c *Client) Compare(ctx context.Context, set Set) ([]Compared, error) {
 		}
 	}
 	defined := definitions(objects)
-	var all []Compared
 	for _, o := range objects {
 		a := &attempt{c: c, set: set, object: o, id: idOf(o), force: set.Force}
-		_, new := defined[a.id.groupKind()]
-		one, err := a.foresee(ctx, new, here[a.id.Namespace])
+		_, comes := defined[a.id.groupKind()]
+		one, err := a.foresee(ctx, comes, here[a.id.Namespace])
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
-		if err != nil {
-			return nil, explain(err, a.id)
+		if err := take(a, one, explain(err, a.id)); err != nil {
+			return err
 		}
-		all = append(all, one)
 	}
-	return all, nil
+	return nil
 }
 
 // foresee compares one object. Its kind or its namespace may come with the set.

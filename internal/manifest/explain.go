@@ -89,6 +89,8 @@ func answered(s metav1.Status, err error, id ID) error {
 		return fault.New(fault.Unavailable, "the namespace %s is being removed: nothing can be made in it until it is gone", id.Namespace).Because("namespace-terminating")
 	case strings.Contains(text, "exceeded quota") || strings.Contains(text, "failed quota"):
 		return fault.New(fault.Exhausted, "%s does not fit into the quota of the namespace %s%s", id.Words(), id.Namespace, after(s.Message, "quota:")).Because("cluster-quota")
+	case strings.Contains(text, "status unknown for quota"): // it was made just now
+		return fault.New(fault.Unavailable, "the cluster has not counted yet what the quota of the namespace %s leaves; %s is tried again", id.Namespace, id.Words()).Because("quota-uncounted")
 	case denied(text):
 		return fault.New(fault.Invalid, "a rule of the cluster refuses %s: %s", id.Words(), denial(s.Message)).Because("admission-denied")
 	case strings.Contains(text, "field not declared in schema") || strings.Contains(text, "failed to create typed patch object"):

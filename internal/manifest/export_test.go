@@ -2,6 +2,8 @@ package manifest
 
 import (
 	"context"
+	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,4 +34,9 @@ func Assess(id ID, o map[string]any) Object {
 // Judge is judge.
 func Judge(ctx context.Context, objects []Object, ready string) (Health, error) {
 	return judge(ctx, objects, ready)
+}
+
+// Renewing is the transport of watches.
+func Renewing(next http.RoundTripper, life time.Duration) http.RoundTripper {
+	return renewing{next, life}
 }

@@ -40,6 +40,9 @@ type Config struct {
 	Timeout time.Duration
 	// Establish is how long to wait for new kinds to be served; default 30 s.
 	Establish time.Duration
+	// Renew is how long a watch lives before another goes on from where it was;
+	// default 40 s: what one kept back is told within a minute.
+	Renew time.Duration
 	// Wrap sees every request, for fences and tests; nil: nobody does.
 	Wrap func(http.RoundTripper) http.RoundTripper
 }
@@ -64,6 +67,9 @@ func Open(cfg Config) (*Client, error) {
 	if cfg.Establish <= 0 {
 		cfg.Establish = 30 * time.Second
 	}
+	if cfg.Renew <= 0 {
+		cfg.Renew = 40 * time.Second
+	}
 	reach, err := reach(cfg.Kubeconfig)
 	if err != nil {
 		return nil, err
@@ -74,6 +80,7 @@ func Open(cfg Config) (*Client, error) {
 	if cfg.Wrap != nil {
 		reach.Wrap(cfg.Wrap)
 	}
+	reach.Wrap(func(next http.RoundTripper) http.RoundTripper { return renewing{next, cfg.Renew} })
 	// Kubernetes warns about deprecated kinds on the standard error of whoever
 	// asks; that is not ours to write to.
 	reach.WarningHandler = rest.NoWarnings{}

@@ -73,6 +73,8 @@ func TestPrepareRefuses(t *testing.T) {
 		set    manifest.Set
 		words  string
 	}{
+		{"for the whole cluster", manifest.Set{Owner: "me", Namespaced: true, Objects: []map[string]any{made("ConfigMap", "a"), made("ClusterRole", "r")}}, "whole cluster"},
+		{"in a list too", manifest.Set{Owner: "me", Namespaced: true, Objects: []map[string]any{{"apiVersion": "v1", "kind": "List", "items": []any{made("ClusterRole", "r")}}}}, "whole cluster"},
 		{"nobody's", manifest.Set{Objects: []map[string]any{made("ConfigMap", "a")}}, "owner"},
 		{"no kind", manifest.Set{Owner: "me", Objects: []map[string]any{{"apiVersion": "v1"}}}, "kind"},
 		{"no name", manifest.Set{Owner: "me", Objects: []map[string]any{made("ConfigMap", "")}}, "name"},

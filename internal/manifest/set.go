@@ -25,6 +25,8 @@ type Set struct {
 	Objects []map[string]any
 	// Namespace of objects that need one and name none; default "default".
 	Namespace string
+	// Namespaced refuses objects without a namespace: they are for the whole cluster.
+	Namespaced bool
 	// Labels for every object besides the owner's.
 	Labels map[string]string
 	// Force takes fields over from whoever else manages them.
@@ -39,6 +41,10 @@ type Set struct {
 	// were read, whoever passed the fence before it was moved cannot overwrite
 	// what was written behind it. nil: there is none.
 	Fence func(context.Context) error
+	// Before is told what is about to be created and changed, before the first of it
+	// is and before the fence is asked: once for each stage that has something to
+	// write. An error ends it. nil: nobody is told.
+	Before func(ctx context.Context, will Result) error
 }
 
 // overrides reports whether fields may be taken over from all of the managers.
@@ -77,6 +83,9 @@ func prepare(set Set, known scope) ([]*unstructured.Unstructured, error) {
 			if namespaced, err = known(o.GroupVersionKind()); err != nil {
 				return nil, err
 			}
+		}
+		if set.Namespaced && !namespaced {
+			return nil, fault.New(fault.Invalid, "%s is for the whole cluster, which this workspace may not change", idOf(o).Words())
 		}
 		if err := settle(o, set, namespaced); err != nil {
 			return nil, err

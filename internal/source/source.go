@@ -27,6 +27,9 @@ type Credential struct {
 	Password   string // or a token
 	SSHKey     []byte // PEM
 	KnownHosts []byte // lines of known_hosts; without, ssh is refused
+	// Presented is told the key, "<type> <base64>", that a host of SSH showed and that
+	// KnownHosts has; nil: nobody is.
+	Presented func(key string)
 }
 
 // Tree is what was read: regular files alone.
@@ -36,9 +39,11 @@ type Tree struct {
 	Commit string
 	// Files by path, slashes between, relative to Location.Path.
 	Files map[string]File
-	// Author and Time of the commit, where there is one.
-	Author string
-	Time   time.Time
+	// Author and Time of the commit, where there is one, and the first line of its
+	// message.
+	Author  string
+	Time    time.Time
+	Message string
 }
 
 // File of a tree.

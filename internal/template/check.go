@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/document"
+	"github.com/droverhq/drover/internal/expr"
 	"github.com/droverhq/drover/internal/offering"
 )
 
@@ -48,6 +49,10 @@ type file struct {
 	t   *Template
 	r   *reader
 	dir string // of the tree
+	// scope is what expressions can name where they stand, and judging that those of
+	// policies are looked at.
+	scope   map[string]*expr.Object
+	judging bool
 }
 
 // all checks and compiles the file. The error means that it could not be tried.

@@ -3,8 +3,6 @@ package template
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -154,7 +152,7 @@ func (f *file) shifted(doc any, path []any, rule place, shift int) *expr.Templat
 	var problems expr.Problems
 	if errors.As(err, &problems) {
 		for _, p := range problems {
-			f.Inside(under(path, p.Path...), max(p.Offset-shift, 0), f.reword(p.Message))
+			f.Inside(under(path, p.Path...), max(p.Offset-shift, 0), f.reword(p.Message, textAt(doc, p.Path), p.Offset, rule))
 		}
 		f.rest(doc, path, rule)
 		return nil
@@ -306,52 +304,6 @@ func sortedTrue(m map[string]bool) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-var (
-	undeclared = regexp.MustCompile(`^undeclared reference to '([^']+)' \(in container '[^']*'\)$`)
-	undefined  = regexp.MustCompile(`^undefined field '([^']+)'$`)
-)
-
-// reword says what CEL says in words of the file, with what may have been meant.
-func (f *file) reword(message string) string {
-	if m := undeclared.FindStringSubmatch(message); m != nil {
-		known := map[string]string{"params": "", "env": "", "files": "", "index": "", "args": ""}
-		for _, name := range slices.Sorted(maps.Keys(f.t.names)) {
-			known[name] = ""
-			if g := f.t.names[name].group; g != nil && g.resources[m[1]] != nil {
-				return fmt.Sprintf("there is no %s here; did you mean %s.%s?", m[1], name, m[1])
-			}
-		}
-		hint := near(m[1], known, "a resource or group of this file, params, env and files are")
-		return fmt.Sprintf("there is no %s here; %s", m[1], hint)
-	}
-	if m := undefined.FindStringSubmatch(message); m != nil {
-		known := map[string]bool{"outputs": true, "address": true, "name": true, "id": true, "org": true, "owner": true, "tags": true,
-			"description": true, "executor": true, "action": true, "group": true, "environment": true, "creates": true, "changes": true, "replaces": true, "destroys": true}
-		for _, r := range f.t.resources {
-			for name := range r.described.Outputs {
-				known[name] = true
-			}
-		}
-		for _, g := range f.t.groups {
-			for name := range g.resources {
-				known[name] = true
-			}
-			if g.nested != nil {
-				for _, o := range g.nested.outputs {
-					known[o.Name] = true
-				}
-			}
-		}
-		if properties, ok := f.t.Spec.Parameters["properties"].(map[string]any); ok {
-			for name := range properties {
-				known[name] = true
-			}
-		}
-		return fmt.Sprintf("there is no field %s here%s", m[1], strings.TrimSuffix("; "+near(m[1], known, ""), "; "))
-	}
-	return message
 }
 
 // steps turns a schema's path into one of a document.

@@ -183,6 +183,21 @@ func (s *Service) around(pins map[string]string) Surroundings {
 	}}
 }
 
+// onlyVisible finds the templates that the caller sees as parts, and those within
+// them.
+func (s *Service) onlyVisible(find func(context.Context, string) (*Template, string, error)) func(context.Context, string) (*Template, string, error) {
+	return func(ctx context.Context, ref string) (*Template, string, error) {
+		o, err := s.Resolve(ctx, ref)
+		if err == nil && !Visible(access.From(ctx), o) {
+			err = fault.New(fault.NotFound, "there is no template %.128q", ref)
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		return find(ctx, ref)
+	}
+}
+
 // kept returns a version that is compiled already, by its id.
 func (s *Service) kept(id string) *Template {
 	s.mu.Lock()

@@ -150,21 +150,31 @@ func (f *file) constantInputs(r *resource) {
 		}
 		f.r.inputs[r.Executor], r.inputs = compiled, compiled
 	}
+	look := func(v map[string]any) []schema.Problem {
+		problems := fit(r.inputs, v)
+		if _, several := r.described.Inputs["oneOf"]; several {
+			problems = slices.DeleteFunc(problems, func(p schema.Problem) bool { return len(p.Path) == 0 })
+		}
+		if text := r.forms(v); text != "" && len(problems) == 0 { // what is misspelt is why
+			problems = append(problems, schema.Problem{Message: text})
+		}
+		return problems
+	}
 	if r.With == nil {
-		for _, p := range fit(r.inputs, map[string]any{}) {
+		for _, p := range look(map[string]any{}) {
 			f.Missing(under(under(r.path, "with"), steps(p.Path)...), "%s", r.words(p))
 		}
 		return
 	}
 	if r.with == nil { // some expression is wrong; what is none can be looked at
 		if doc, ok := written(r.With).(map[string]any); ok {
-			for _, p := range fit(r.inputs, doc) {
+			for _, p := range look(doc) {
 				f.At(under(under(r.path, "with"), steps(p.Path)...), "%s", r.words(p))
 			}
 		}
 		return
 	}
-	for _, p := range f.constant(r.with, func(v map[string]any) []schema.Problem { return fit(r.inputs, v) }) {
+	for _, p := range f.constant(r.with, look) {
 		f.At(under(under(r.path, "with"), steps(p.Path)...), "%s", r.words(p))
 	}
 }
@@ -190,19 +200,6 @@ func written(doc any) any {
 		return out
 	}
 	return doc
-}
-
-// words tells what is wrong with an input.
-func (r *resource) words(p schema.Problem) string {
-	if p.Message != "is not a known parameter" || len(p.Path) == 0 {
-		return p.Message
-	}
-	properties, _ := r.described.Inputs["properties"].(map[string]any)
-	name := p.Path[len(p.Path)-1]
-	if len(p.Path) > 1 {
-		properties = nil
-	}
-	return strings.TrimSuffix(fmt.Sprintf("executor %s has no such input; %s", r.Executor, near(name, properties, "")), "; ")
 }
 
 // cycles finds what needs itself whatever the parameters are. What is there only

@@ -33,7 +33,9 @@ type Verdict struct {
 }
 
 // judged declares what policies see: the same for every template.
-var judged = sync.OnceValues(func() (*expr.Env, error) {
+var judged = sync.OnceValues(func() (*expr.Env, error) { return expr.NewEnv(judging(), nil) })
+
+func judging() map[string]*expr.Object {
 	fields := func(texts, numbers []string) map[string]expr.Field {
 		out := map[string]expr.Field{"tags": member("tags", expr.List(expr.String))}
 		for _, name := range texts {
@@ -44,11 +46,11 @@ var judged = sync.OnceValues(func() (*expr.Env, error) {
 		}
 		return out
 	}
-	return expr.NewEnv(map[string]*expr.Object{
+	return map[string]*expr.Object{
 		"change": {Name: "change", Fields: fields([]string{"address", "executor", "action", "group"}, nil)},
 		"plan":   {Name: "plan", Fields: fields([]string{"environment", "org", "owner"}, []string{"creates", "changes", "replaces", "destroys"})},
-	}, nil)
-})
+	}
+}
 
 func (f *file) compilePolicies(path []any) {
 	seen := map[string]bool{}
@@ -57,9 +59,9 @@ func (f *file) compilePolicies(path []any) {
 		f.At(path, "cannot be used: %v", err)
 		return
 	}
-	own := f.t.env
-	defer func() { f.t.env = own }()
-	f.t.env = env
+	own, scope := f.t.env, f.scope
+	defer func() { f.t.env, f.scope, f.judging = own, scope, false }()
+	f.t.env, f.scope, f.judging = env, judging(), true
 	for i, p := range f.t.Spec.Policies {
 		at := under(path, i)
 		if f.form(under(at, "name"), p.Name, nameForm, "lower-case letters, digits and dashes, such as keep-data") && seen[p.Name] {

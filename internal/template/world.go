@@ -64,7 +64,12 @@ func (f *file) world(parameters schema.Shape) {
 		f.At([]any{"spec", "resources"}, "cannot be used in expressions: %v", err)
 		return
 	}
-	f.t.env = env
+	f.t.env, f.scope = env, objects
+	for name, e := range f.t.names {
+		if e.resource != nil && objects[name] == nil {
+			f.scope[name] = e.resource.object // there are several
+		}
+	}
 }
 
 func declare(objects map[string]*expr.Object, values map[string]expr.Type, name string, r *resource, made map[string]*expr.Object) {

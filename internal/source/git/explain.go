@@ -56,7 +56,7 @@ func (f fetch) explain(ctx context.Context, err error) error {
 	case errors.Is(err, transport.ErrRepositoryNotFound):
 		return fault.New(fault.NotFound, "there is no repository %s, or the credential may not see it", repo)
 	case errors.Is(err, transport.ErrEmptyRemoteRepository), errors.Is(err, packp.ErrEmptyAdvRefs):
-		return fault.New(fault.NotFound, "the repository %s is empty", repo)
+		return fault.New(fault.NotFound, "the repository %s is empty", repo).Because("empty")
 	case errors.As(err, &key):
 		if len(key.Want) > 0 {
 			return fault.New(fault.Denied, "the host of %s shows another key than the known_hosts lines have: ask its operators, and do not go on before you know why", repo).Because("known-hosts")

@@ -44,24 +44,30 @@ type line interface {
 
 // Read implements source.Source.
 func (s Source) Read(ctx context.Context, at source.Location, with source.Credential, limits source.Limits) (source.Tree, error) {
-	if err := at.Check(); err != nil {
-		return source.Tree{}, err
-	}
-	if at.Directory() {
-		return source.Tree{}, fault.New(fault.Invalid, "%.128q is no Git repository: write https://host/org/repo or git@host:org/repo", at.Repository).Because("source")
-	}
-	address, err := at.Address()
+	f, err := s.begin(at, with, limits)
 	if err != nil {
 		return source.Tree{}, err
 	}
-	f := fetch{Source: s, at: at, address: address, with: with, limits: limits.Filled()}
 	within, stop := context.WithTimeout(ctx, f.limits.Timeout)
 	defer stop()
+	defer f.share.release()
 	tree, err := f.run(within)
 	if err != nil && ctx.Err() != nil {
 		return source.Tree{}, ctx.Err()
 	}
 	return tree, f.explain(within, err)
+}
+
+// begin refuses a location that is no repository's.
+func (s Source) begin(at source.Location, with source.Credential, limits source.Limits) (fetch, error) {
+	if err := at.Check(); err != nil {
+		return fetch{}, err
+	}
+	if at.Directory() {
+		return fetch{}, fault.New(fault.Invalid, "%.128q is no Git repository: write https://host/org/repo or git@host:org/repo", at.Repository).Because("source")
+	}
+	address, err := at.Address()
+	return fetch{Source: s, at: at, address: address, with: with, limits: limits.Filled(), share: &share{of: &held}}, err
 }
 
 // fetch is one reading of one location.
@@ -71,6 +77,7 @@ type fetch struct {
 	address source.Address
 	with    source.Credential
 	limits  source.Limits
+	share   *share // of the memory for large ones
 }
 
 func (f fetch) run(ctx context.Context) (source.Tree, error) {
@@ -109,6 +116,10 @@ func (f fetch) run(ctx context.Context) (source.Tree, error) {
 		return all.tree(t.commit, f.at.Path, f.limits)
 	}
 	all, err := f.get(ctx, to, refs, "", 1, t.commit)
+	if large(err) && f.at.Path != "" {
+		to.Close()
+		all, err = f.part(ctx, t.commit, err)
+	}
 	if err != nil {
 		return source.Tree{}, err
 	}
@@ -171,7 +182,7 @@ func (f fetch) get(ctx context.Context, to line, refs *packp.AdvRefs, filter pac
 	case req.Capabilities.Supports(capability.Sideband):
 		from = sideband.NewDemuxer(sideband.Sideband, pack)
 	}
-	return unpack(ctx, from, f.limits)
+	return unpack(ctx, from, f.limits, f.share)
 }
 
 // errTooMuch is returned by readers that have given as much as they may.

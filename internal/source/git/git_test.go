@@ -57,7 +57,7 @@ func newRepository(t *testing.T) repository {
 	}
 	commit := func() string {
 		run(t, work, "add", "-A")
-		run(t, work, "commit", "-q", "-m", "x")
+		run(t, work, "commit", "-q", "-m", "what it is\n\nand why")
 		return run(t, work, "rev-parse", "HEAD")
 	}
 	put("shop/template.yaml", strings.Repeat("one\n", 500))
@@ -132,7 +132,7 @@ func TestRevisions(t *testing.T) {
 					if c.want != r.first {
 						text += "two\n"
 					}
-					want := source.Tree{Commit: c.want, Author: "Ann <ann@example.org>", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+					want := source.Tree{Commit: c.want, Author: "Ann <ann@example.org>", Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Message: "what it is",
 						Files: map[string]source.File{"template.yaml": {Data: []byte(text)}, "run.sh": {Data: []byte("#!/bin/sh\n"), Exec: true}}}
 					if diff := cmp.Diff(want, tree); diff != "" {
 						t.Error(diff)

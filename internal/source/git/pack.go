@@ -44,7 +44,7 @@ type patch struct {
 // unpack reads a pack. Every object says how large it is before it is inflated,
 // and every difference says what it comes to: nothing is unpacked that would not
 // fit, and everything is unpacked once.
-func unpack(ctx context.Context, from io.Reader, limits source.Limits) (objects, error) {
+func unpack(ctx context.Context, from io.Reader, limits source.Limits, of *share) (objects, error) {
 	scan := packfile.NewScanner(from)
 	_, count, err := scan.Header()
 	if err != nil {
@@ -75,6 +75,9 @@ func unpack(ctx context.Context, from io.Reader, limits source.Limits) (objects,
 			return nil, tooLarge("unpacked, it has more than %d MiB", unpackedFactor*limits.Bytes>>20)
 		}
 		left -= h.Length
+		if err := of.take(h.Length); err != nil {
+			return nil, err
+		}
 		var buf bytes.Buffer
 		buf.Grow(int(min(h.Length, 1<<16)))
 		if n, _, err := scan.NextObject(&buf); err != nil || n != h.Length {
@@ -101,6 +104,9 @@ func unpack(ctx context.Context, from io.Reader, limits source.Limits) (objects,
 			return nil, tooLarge("unpacked, it has more than %d MiB", unpackedFactor*limits.Bytes>>20)
 		}
 		left -= size
+		if err := of.take(size); err != nil {
+			return nil, err
+		}
 		patches++
 	}
 	for len(ready) > 0 {

@@ -153,6 +153,15 @@ func (f fetch) login(host string) (*ssh.ClientConfig, error) {
 	}
 	var err error
 	config.HostKeyCallback, config.HostKeyAlgorithms, err = known(host, f.with.KnownHosts)
+	if check, tell := config.HostKeyCallback, f.with.Presented; err == nil && tell != nil {
+		config.HostKeyCallback = func(host string, from net.Addr, key ssh.PublicKey) error {
+			err := check(host, from, key)
+			if err == nil {
+				tell(strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))))
+			}
+			return err
+		}
+	}
 	return config, err
 }
 

@@ -21,7 +21,8 @@ func (a objects) tree(at plumbing.Hash, under string, limits source.Limits) (sou
 		return source.Tree{}, err
 	}
 	w := walk{objects: a, budget: source.Budget{Limits: limits}, out: source.Tree{
-		Commit: c.Hash.String(), Author: author(c.Author), Time: c.Author.When.UTC(), Files: map[string]source.File{},
+		Commit: c.Hash.String(), Author: author(c.Author), Time: c.Author.When.UTC(), Message: subject(c.Message),
+		Files: map[string]source.File{},
 	}}
 	root := c.TreeHash
 	for _, name := range strings.Split(under, "/") {
@@ -44,14 +45,27 @@ func author(s object.Signature) string {
 	if s.Email != "" {
 		text += " <" + s.Email + ">"
 	}
+	return shown(text, 128)
+}
+
+// subject is the first line of a message; a stranger wrote it too.
+func subject(message string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(message), "\n")
+	return shown(line, 256)
+}
+
+// shown is what people are shown of a stranger's words: short, and nothing that
+// their terminals would take for an order.
+func shown(text string, most int) string {
+	text = text[:min(len(text), 8*most)]
 	text = strings.ToValidUTF8(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
 			return -1
 		}
 		return r
 	}, text), "")
-	if r := []rune(text); len(r) > 128 {
-		text = string(r[:128])
+	if r := []rune(text); len(r) > most {
+		text = string(r[:most])
 	}
 	return strings.TrimSpace(text)
 }
