@@ -32,6 +32,15 @@ type Runtime interface {
 	Facts(ctx context.Context) (Facts, error)
 }
 
+// Listener is a Runtime that wants to know when it was told everything: what is
+// shared by items must not be taken away for want of those still to come.
+type Listener interface {
+	// Told is called once in the agent's life, when it agrees with the control plane
+	// on all items, with these, but for their bodies. Some of them may be on their way
+	// to Apply.
+	Told(all []Item)
+}
+
 // Facts of a data plane.
 type Facts struct {
 	Capacity int64            // units that fit in all
@@ -49,7 +58,7 @@ type Units struct{ Max, Remaining int64 }
 // Item is one instance, or one step of what makes a cluster fit, as it must be.
 type Item struct {
 	ID         string
-	Kind       string // "": an instance; "step"
+	Kind       string // "": an instance; "step"; "deployment"
 	Epoch      int64  // of the ledger that wants it
 	Generation int64
 	Token      int64
@@ -69,6 +78,7 @@ type Observed struct {
 	Versions   map[string]string
 	Routes     map[string]string // host to address
 	Conditions []Condition
+	Detail     json.RawMessage // of a deployment: a Deployed
 }
 
 // Condition of an item, as Kubernetes words it.

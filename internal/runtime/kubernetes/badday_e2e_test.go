@@ -131,6 +131,10 @@ func TestRefusalsAreTold(t *testing.T) {
 	if _, err := c.CoreV1().ResourceQuotas(sys).Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "the quota counts", func() bool {
+		_, err := c.CoreV1().Services(sys).Create(t.Context(), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "exceeded quota")
+	})
 	service := object{"apiVersion": "v1", "kind": "Service", "metadata": object{"name": "s"}, "spec": object{"ports": []object{{"port": 80}}}}
 	for _, tc := range []struct {
 		reason string

@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"crypto/rand"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -52,6 +51,8 @@ type Config struct {
 	Identity string
 	// Resync is how often everything is compared again; default 10 min.
 	Resync time.Duration
+	// Vigil is how often kinds are looked at that the agent cannot watch; default 30 s.
+	Vigil time.Duration
 	// Workers put items right at the same time; default 4.
 	Workers int
 	Logger  *slog.Logger     // default: none
@@ -69,19 +70,6 @@ func (c Config) defaults() Config {
 	}
 	if c.Gateway == "" {
 		c.Gateway = "drover-system/drover"
-	}
-	if c.LeaseTime <= 0 {
-		c.LeaseTime = 15 * time.Second
-	}
-	if c.Identity == "" {
-		host, _ := os.Hostname()
-		c.Identity = host + "-" + strings.ToLower(rand.Text()[:8])
-	}
-	if c.Resync <= 0 {
-		c.Resync = 10 * time.Minute
-	}
-	if c.Workers <= 0 {
-		c.Workers = 4
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -2,16 +2,14 @@ package kubernetes
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/manifest"
+	"github.com/droverhq/drover/internal/runtime/keep"
 )
 
 // document is the part of an item's body that this runtime reads.
@@ -33,6 +31,9 @@ type document struct {
 	Versions  map[string]string `json:"versions"`
 	Suspended bool              `json:"suspended"`
 	Force     bool              `json:"force"` // take fields over from other managers
+
+	// Deployment says where the manifests are from; nil: it is none.
+	Deployment *deployment `json:"deployment"`
 
 	bare bool // the body itself is the one object
 }
@@ -64,7 +65,7 @@ func read(body json.RawMessage) (document, error) {
 			return d, fault.New(fault.Invalid, "the desired document is not a JSON object")
 		}
 		d.bare, d.Manifests = true, []map[string]any{object}
-		d.Routes, d.Ready, d.Versions, d.Force = nil, "", nil, false // those are the object's own fields
+		d.Routes, d.Ready, d.Versions, d.Force, d.Deployment = nil, "", nil, false, nil // those are the object's own fields
 	}
 	d.Manifests = slices.DeleteFunc(d.Manifests, func(m map[string]any) bool { return m == nil })
 	d.Suspended = d.Suspended || d.Spec.Suspended
@@ -101,29 +102,6 @@ func (r *route) check() error {
 	return nil
 }
 
-// valid reports whether the body is one JSON object.
-func valid(body json.RawMessage) bool {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	var object map[string]json.RawMessage
-	if dec.Decode(&object) != nil || object == nil {
-		return false
-	}
-	_, err := dec.Token()
-	return err == io.EOF
-}
-
-var nameText = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
-
-// named makes a name for an object about an id: readable where the id allows it,
-// and never the same for two ids.
-func named(prefix, id string) string {
-	if nameText.MatchString(id) && len(prefix)+len(id) <= 52 && !strings.HasPrefix(id, "x-") {
-		return prefix + id
-	}
-	sum := sha256.Sum256([]byte(id))
-	return prefix + "x-" + hex.EncodeToString(sum[:12])
-}
-
 // home is the namespace of what names none.
 func (c Config) home(id string, d document) string {
 	switch {
@@ -132,7 +110,7 @@ func (c Config) home(id string, d document) string {
 	case c.Home != "":
 		return c.Home
 	}
-	return named("drover-", id)
+	return keep.Named("drover-", id)
 }
 
 // resting scales what runs down to nothing, for an item that is suspended. What

@@ -2,15 +2,14 @@ package kubernetes
 
 import (
 	"encoding/json"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/droverhq/drover/internal/manifest"
 	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/keep"
 )
-
-// Named is named.
-func Named(prefix, id string) string { return named(prefix, id) }
 
 // Read is read, and tells how many objects there are.
 func Read(body json.RawMessage) (int, error) {
@@ -18,44 +17,23 @@ func Read(body json.RawMessage) (int, error) {
 	return len(d.Manifests), err
 }
 
-// Valid is valid.
-func Valid(body json.RawMessage) bool { return valid(body) }
-
 // Units is units.
 func Units(have, reserve, unit corev1.ResourceList) int64 { return units(have, reserve, unit) }
 
-// Record is record.
-type Record = record
-
-// Offer gives a record an item, as Apply does.
-func Offer(r *Record, it runtime.Item) (same bool, err error) {
-	if same, err = r.fence(it); err == nil && !same {
-		r.take(it)
-	}
-	return same, err
-}
-
-// PackAndUnpack is the way to a Secret and back.
-func PackAndUnpack(r Record) (Record, int, error) {
-	parts, err := pack(r)
-	if err != nil {
-		return r, 0, err
-	}
-	out, err := unpack(parts)
-	return out, len(parts), err
-}
-
-// Unpack is unpack.
-func Unpack(parts [][]byte) error { _, err := unpack(parts); return err }
-
 // Assess is assess.
-func Assess(r Record, body json.RawMessage, h manifest.Health) (runtime.Observed, error) {
+func Assess(r keep.Record, body json.RawMessage, h manifest.Health) (runtime.Observed, error) {
 	d, err := read(body)
 	return assess(r, d, h), err
 }
 
-// Failed is failed.
-func Failed(r Record, err error) runtime.Observed { return failed(r, err) }
+// Deployed is deployed.
+func Deployed(body json.RawMessage, h manifest.Health, differs ...runtime.ResourceDifference) (json.RawMessage, error) {
+	d, err := read(body)
+	if err != nil {
+		return nil, err
+	}
+	return deployed(d, h, differs, nil)
+}
 
 // Spec of a route on a cluster that carries hosts like that.
 func Spec(kind string, cfg Config, host, service string, port int64, tls string) (map[string]any, error) {
@@ -71,3 +49,27 @@ func Spec(kind string, cfg Config, host, service string, port int64, tls string)
 	}
 	return all[0].object["spec"].(map[string]any), nil
 }
+
+// Reserve is reserve, for a deployment that has these namespaces by their names.
+func Reserve(own string, named, lines []string) error {
+	return reserve(own, &deployment{Named: named}, lines)
+}
+
+// Repair is a memory of what is put right.
+type Repair struct{ m memory }
+
+// Begin is heals.
+func (r *Repair) Begin(rec keep.Record, will manifest.Result, now time.Time) bool {
+	return r.m.heals(rec, will, now)
+}
+
+// Healing is what is being put right; empty: nothing.
+func (r *Repair) Healing() string {
+	if r.m.Healing == nil {
+		return ""
+	}
+	return r.m.Healing.What
+}
+
+// Made says that a body was applied as a whole.
+func (r *Repair) Made(body json.RawMessage) { r.m.Made = digest(body) }

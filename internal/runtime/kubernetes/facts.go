@@ -9,13 +9,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/manifest"
 	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/keep"
 )
+
+var codecs = scheme.Codecs.WithoutConversion()
 
 // factsAge is how long facts are told again before the cluster is asked.
 const factsAge = 10 * time.Second
@@ -55,7 +59,7 @@ func (r *Runtime) Facts(ctx context.Context) (runtime.Facts, error) {
 }
 
 func (r *Runtime) ask(ctx context.Context) (runtime.Facts, error) {
-	ctx, stop := context.WithTimeout(ctx, callTimeout)
+	ctx, stop := context.WithTimeout(ctx, keep.CallTimeout)
 	defer stop()
 	out := runtime.Facts{Kind: "kubernetes", Capacity: r.cfg.Capacity}
 	v, err := r.version(ctx)

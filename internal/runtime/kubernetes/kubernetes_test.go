@@ -2,19 +2,17 @@ package kubernetes_test
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"pgregory.net/rapid"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/manifest"
 	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/keep"
 	"github.com/droverhq/drover/internal/runtime/kubernetes"
 )
 
@@ -49,51 +47,6 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Names are ones that Kubernetes takes, and two ids never share one.
-func TestNamesProperty(t *testing.T) {
-	text := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
-	rapid.Check(t, func(t *rapid.T) {
-		id := rapid.OneOf(rapid.StringMatching(`[a-z0-9-]{1,60}`), rapid.String(), rapid.StringMatching(`x-[0-9a-f]{24}`))
-		a, b := id.Draw(t, "a"), id.Draw(t, "b")
-		na, nb := kubernetes.Named("drover-", a), kubernetes.Named("drover-", b)
-		if !text.MatchString(na) || len(na) > 63 {
-			t.Fatalf("%q is named %q", a, na)
-		}
-		if (a == b) != (na == nb) {
-			t.Fatalf("%q and %q are named %q and %q", a, b, na, nb)
-		}
-	})
-}
-
-// Whatever comes in which order, an older item never replaces a newer one, and
-// what comes back from a Secret is what went in.
-func TestRecordProperty(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var r kubernetes.Record
-		for range rapid.IntRange(1, 12).Draw(t, "n") {
-			it := runtime.Item{ID: "a", Epoch: rapid.Int64Range(0, 3).Draw(t, "epoch"), Token: rapid.Int64Range(0, 3).Draw(t, "token"),
-				Generation: rapid.Int64Range(1, 3).Draw(t, "generation"), Delete: rapid.Bool().Draw(t, "delete"),
-				Body: json.RawMessage(rapid.SampledFrom([]string{`{}`, `{"a":1}`}).Draw(t, "body"))}
-			before := r
-			same, err := kubernetes.Offer(&r, it)
-			older := it.Epoch < before.Epoch || it.Epoch == before.Epoch && it.Token < before.Token
-			if older != (fault.Reason(err) == "fenced") {
-				t.Fatalf("%+v after %+v: %v", it, before, err)
-			}
-			if (older || same) && !cmp.Equal(before, r) {
-				t.Fatalf("a refused or known item changed the record: %s", cmp.Diff(before, r))
-			}
-			if r.Seen.State == runtime.Ready {
-				t.Fatal("an item is ready before anybody has looked")
-			}
-			back, _, err := kubernetes.PackAndUnpack(r)
-			if r.ID != "" && (err != nil || !cmp.Equal(r, back)) {
-				t.Fatalf("came back as another: %v %s", err, cmp.Diff(r, back))
-			}
-		}
-	})
-}
-
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"manifests":[{"apiVersion":"v1","kind":"ConfigMap"},null],"ready":"true","routes":[{"host":"A.b.","service":"s","port":1}]}`))
 	f.Add([]byte(`{"apiVersion":"a/v1","kind":"K","routes":7}`))
@@ -102,12 +55,6 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if n, err := kubernetes.Read(b); err != nil && !fault.Is(err, fault.Invalid) || err == nil && n < 0 {
 			t.Errorf("got %d, %v", n, err)
-		}
-		if kubernetes.Valid(b) && !json.Valid(b) {
-			t.Error("what is no JSON is called valid")
-		}
-		if err := kubernetes.Unpack([][]byte{b}); err == nil {
-			t.Error("anything is a record")
 		}
 	})
 }
@@ -142,36 +89,11 @@ func TestAssess(t *testing.T) {
 		{"that is done", bare, status(`{"conditions":[{"type":"Ready","status":"True"}]}`), runtime.Ready},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
-			got, err := kubernetes.Assess(kubernetes.Record{ID: "a", Generation: 3}, tc.body, tc.health)
+			got, err := kubernetes.Assess(keep.Record{ID: "a", Generation: 3}, tc.body, tc.health)
 			if err != nil || got.State != tc.want || got.Generation != 3 || got.State == runtime.Ready && got.Message != "" {
 				t.Errorf("got %+v, %v", got, err)
 			}
 		})
-	}
-}
-
-func TestFailed(t *testing.T) {
-	ready := runtime.Observed{ID: "a", Generation: 2, State: runtime.Ready}
-	for _, tc := range []struct {
-		reason string
-		record kubernetes.Record
-		err    error
-		want   runtime.State
-	}{
-		{"what runs is not called broken by a silent cluster", kubernetes.Record{Generation: 2, Seen: ready}, fault.New(fault.Unavailable, "away"), runtime.Ready},
-		{"what is new waits", kubernetes.Record{Generation: 2, Seen: runtime.Observed{Generation: 2, State: runtime.Error}}, fault.New(fault.Unavailable, "away"), runtime.Installing},
-		{"no room at first: elsewhere", kubernetes.Record{Generation: 2}, fault.New(fault.Exhausted, "full"), runtime.Rejected},
-		{"no room later: nobody moves it", kubernetes.Record{Generation: 2, Settled: true}, fault.New(fault.Exhausted, "full"), runtime.Error},
-		{"a mistake", kubernetes.Record{Generation: 2, Seen: ready}, fault.New(fault.Invalid, "wrong"), runtime.Error},
-	} {
-		t.Run(tc.reason, func(t *testing.T) {
-			if got := kubernetes.Failed(tc.record, tc.err); got.State != tc.want {
-				t.Errorf("got %+v", got)
-			}
-		})
-	}
-	if got := kubernetes.Failed(kubernetes.Record{}, json.Unmarshal([]byte("secret"), new(int))); strings.Contains(got.Message, "secret") || got.Message == "" {
-		t.Errorf("an unforeseen error is told as %q", got.Message)
 	}
 }
 

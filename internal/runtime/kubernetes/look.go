@@ -13,10 +13,11 @@ import (
 
 	"github.com/droverhq/drover/internal/manifest"
 	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/keep"
 )
 
 // look tells what has become of an item.
-func (s *shift) look(ctx context.Context, rec record, doc document, p plan) (runtime.Observed, error) {
+func (s *shift) look(ctx context.Context, rec keep.Record, doc document, p plan) (runtime.Observed, error) {
 	check := manifest.Checking{Inventory: p.own, Ready: doc.Ready, Versions: map[string]string{}}
 	for _, m := range doc.Manifests {
 		u := unstructured.Unstructured{Object: m}
@@ -38,11 +39,17 @@ func (s *shift) look(ctx context.Context, rec record, doc document, p plan) (run
 			seen.Message = strings.TrimSuffix(seen.Message, ".") + "; newest warning: " + event
 		}
 	}
-	return seen, nil
+	if rec.Kind == runtime.KindDeployment {
+		if doc.manual() && doc.Deployment.Run == "" { // how it is doing is nobody's work
+			seen.State, seen.Message = runtime.Ready, ""
+		}
+		seen.Detail, err = deployed(doc, health, s.found(rec.ID), remember(rec.Own).Healed)
+	}
+	return seen, err
 }
 
 // assess turns the health of an item's objects into its state. It is pure.
-func assess(rec record, doc document, health manifest.Health) runtime.Observed {
+func assess(rec keep.Record, doc document, health manifest.Health) runtime.Observed {
 	seen := runtime.Observed{ID: rec.ID, Kind: rec.Kind, Generation: rec.Generation, Message: health.Message, Versions: rec.Seen.Versions}
 	switch {
 	case health.Ready:
@@ -156,7 +163,7 @@ func (s *shift) event(ctx context.Context, p plan) string {
 	var newest corev1.Event
 	for namespace, mine := range names {
 		var events corev1.EventList
-		call, stop := context.WithTimeout(ctx, callTimeout)
+		call, stop := context.WithTimeout(ctx, keep.CallTimeout)
 		err := s.r.cluster.Kube().List(call, &events, client.InNamespace(namespace), client.MatchingFields{"type": corev1.EventTypeWarning}, client.Limit(500))
 		stop()
 		if err != nil {

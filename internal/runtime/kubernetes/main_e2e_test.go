@@ -25,6 +25,9 @@ import (
 
 type object = map[string]any
 
+// patience is a bound for failures, never a measure.
+const patience = 4 * time.Minute
+
 // unique is a name that no other test has.
 func unique(prefix string) string { return fmt.Sprintf("%s-%x", prefix, time.Now().UnixNano()) }
 
@@ -101,7 +104,7 @@ func apply(t *testing.T, rt runtime.Runtime, it runtime.Item) {
 // await follows Changed until what is seen of the item fits.
 func await(t *testing.T, rt runtime.Runtime, id string, fits func(runtime.Observed) bool) runtime.Observed {
 	t.Helper()
-	limit := time.After(60 * time.Second)
+	limit := time.After(patience)
 	for {
 		all, err := rt.Observe(t.Context())
 		if err != nil {
@@ -141,7 +144,7 @@ func says(state runtime.State, words ...string) func(runtime.Observed) bool {
 // eventually asks again until it is so: for what no runtime tells.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !ok(); {
+	for end := time.Now().Add(patience); !ok(); {
 		if time.Now().After(end) {
 			t.Fatalf("never came true: %s", what)
 		}

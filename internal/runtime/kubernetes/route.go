@@ -11,6 +11,7 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/manifest"
 	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/keep"
 )
 
 // carrier is the object that carries one host.
@@ -74,7 +75,7 @@ func (r *Runtime) carriers(id, namespace string, all []route) ([]carrier, error)
 		if rt.TLS == "passthrough" && name != "route" {
 			return nil, fault.New(fault.Invalid, "the route of %s passes TLS through, which a %s cannot: end TLS at the edge, or expose the service otherwise", rt.Host, k.kind).Because("no-passthrough")
 		}
-		called := named("drover-", id+"/"+rt.Host)
+		called := keep.Named("drover-", id+"/"+rt.Host)
 		out = append(out, carrier{host: rt.Host, kind: name, id: manifest.ID{Group: k.group, Kind: k.kind, Namespace: namespace, Name: called},
 			object: map[string]any{"apiVersion": k.group + "/" + k.version, "kind": k.kind,
 				"metadata": map[string]any{"name": called, "namespace": namespace}, "spec": k.make(r.cfg, rt)}})

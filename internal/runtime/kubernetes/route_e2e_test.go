@@ -4,6 +4,7 @@ package kubernetes_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,14 @@ func define(t *testing.T, group, kind, plural string) schema.GroupVersionResourc
 	eventually(t, kind+" is served", func() bool {
 		_, err := dyn(t).Resource(gvr).List(t.Context(), metav1.ListOptions{})
 		return err == nil
+	})
+	eventually(t, kind+" is told of", func() bool { // which comes later
+		groups, err := client(t).Discovery().ServerGroups()
+		if err != nil || !slices.ContainsFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == group }) {
+			return false
+		}
+		list, err := client(t).Discovery().ServerResourcesForGroupVersion(gvr.GroupVersion().String())
+		return err == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind })
 	})
 	return gvr
 }

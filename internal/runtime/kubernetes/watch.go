@@ -2,8 +2,12 @@ package kubernetes
 
 import (
 	"context"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,7 +28,26 @@ type watcher struct {
 	client metadata.Interface
 
 	mu   sync.Mutex
-	seen map[schema.GroupKind]context.CancelFunc
+	seen map[schema.GroupKind]*following
+}
+
+// following is one watch.
+type following struct {
+	stop   context.CancelFunc
+	synced func() bool // its first list has come
+	failed moment
+	// early are items that were compared before the first list came: what was done to
+	// them in between is in it as if it had always been so.
+	early map[string]bool
+}
+
+// moment is when something happened last; the zero value: never.
+type moment struct{ at atomic.Int64 }
+
+func (m *moment) set(now time.Time) { m.at.Store(now.UnixNano()) }
+
+func (m *moment) within(d time.Duration, now time.Time) bool {
+	return now.Sub(time.Unix(0, m.at.Load())) < d
 }
 
 func newWatcher(ctx context.Context, s *shift) (*watcher, error) {
@@ -32,11 +55,12 @@ func newWatcher(ctx context.Context, s *shift) (*watcher, error) {
 	if err != nil {
 		return nil, fault.New(fault.Internal, "cannot watch the cluster: %w", err)
 	}
-	return &watcher{ctx: ctx, s: s, client: c, seen: map[schema.GroupKind]context.CancelFunc{}}, nil
+	return &watcher{ctx: ctx, s: s, client: c, seen: map[schema.GroupKind]*following{}}, nil
 }
 
-// follow watches the kinds of an inventory.
-func (w *watcher) follow(inventory []string) {
+// follow watches the kinds of an item's inventory; whoever compares it afterwards
+// misses nothing that is done to it from then on.
+func (w *watcher) follow(item string, inventory []string) {
 	for _, line := range inventory {
 		id, err := manifest.Parse(line)
 		if err != nil {
@@ -50,31 +74,37 @@ func (w *watcher) follow(inventory []string) {
 		w.mu.Lock()
 		if w.seen[gk] == nil && w.ctx.Err() == nil {
 			ctx, stop := context.WithCancel(w.ctx)
-			w.seen[gk] = stop
-			w.start(ctx, m.Resource)
+			w.seen[gk] = &following{stop: stop, early: map[string]bool{}}
+			w.start(ctx, m.Resource, w.seen[gk])
+		}
+		if f := w.seen[gk]; f != nil && !f.synced() {
+			f.early[item] = true
 		}
 		w.mu.Unlock()
 	}
 }
 
 // drop ends the watches of kinds that no item has any more.
-func (w *watcher) drop(used map[schema.GroupKind]bool) {
+func (w *watcher) drop(used map[schema.GroupKind]bool, items map[string][]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for gk, stop := range w.seen {
+	for gk, f := range w.seen {
+		maps.DeleteFunc(f.early, func(id string, _ bool) bool { _, there := items[id]; return !there })
 		if !used[gk] {
-			stop()
+			f.stop()
 			delete(w.seen, gk)
 		}
 	}
 }
 
-func (w *watcher) start(ctx context.Context, gvr schema.GroupVersionResource) {
+func (w *watcher) start(ctx context.Context, gvr schema.GroupVersionResource, f *following) {
 	informer := metadatainformer.NewFilteredMetadataInformer(w.client, gvr, metav1.NamespaceAll, 0, cache.Indexers{},
 		func(o *metav1.ListOptions) { o.LabelSelector = manifest.OwnerLabel }).Informer()
-	// A watch that may not be is replaced by the resync; it is not worth a line
+	f.synced = informer.HasSynced
+	// A watch that may not be is replaced by the vigil; it is not worth a line
 	// on somebody's standard error each time.
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+		f.failed.set(w.s.r.cfg.Now())
 		w.s.r.cfg.Logger.Debug("a watch ended", "resource", gvr.Resource, "error", err)
 	})
 	_ = informer.SetTransform(slim)
@@ -92,7 +122,25 @@ func (w *watcher) start(ctx context.Context, gvr schema.GroupVersionResource) {
 			w.wake(partial(obj), nil)
 		},
 	})
-	w.s.done.Go(func() { informer.RunWithContext(ctx) })
+	w.s.Go(func() { informer.RunWithContext(ctx) })
+	w.s.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-informer.HasSyncedChecker().Done():
+			w.catchUp(f)
+		}
+	})
+}
+
+// catchUp has the items compared again that were before their watch told anything.
+func (w *watcher) catchUp(f *following) {
+	w.mu.Lock()
+	early := slices.Collect(maps.Keys(f.early))
+	clear(f.early)
+	w.mu.Unlock()
+	for _, id := range early {
+		w.s.Touch(id)
+	}
 }
 
 // slim drops what nobody reads of an object's metadata.
@@ -118,15 +166,13 @@ func (w *watcher) wake(before, after *metav1.PartialObjectMetadata) {
 	if one == nil {
 		return
 	}
-	w.s.mu.Lock()
-	id, ours := w.s.marks[one.Labels[manifest.OwnerLabel]]
-	w.s.mu.Unlock()
+	id, ours := w.s.Marked(one.Labels[manifest.OwnerLabel])
 	switch {
 	case !ours:
 	case before == nil || after == nil || content(before, after):
-		w.s.touch(id)
+		w.s.Touch(id)
 	default:
-		w.s.queue.add(id)
+		w.s.Wake(id)
 	}
 }
 

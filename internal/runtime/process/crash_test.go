@@ -23,7 +23,7 @@ func killedAt(t *testing.T, dir, step string, it runtime.Item) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Env = []string{"ROLE=agent", "DIR=" + dir, "STEP=" + step, "ITEM=" + string(b)}

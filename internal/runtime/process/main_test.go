@@ -160,7 +160,7 @@ func apply(t *testing.T, rt *process.Runtime, it runtime.Item) {
 // await follows Changed until the item passes.
 func await(t *testing.T, rt *process.Runtime, id string, pass func(runtime.Observed) bool) runtime.Observed {
 	t.Helper()
-	limit := time.After(30 * time.Second)
+	limit := time.After(2 * time.Minute)
 	var last runtime.Observed
 	for {
 		all, err := rt.Observe(context.Background())
@@ -182,6 +182,13 @@ func await(t *testing.T, rt *process.Runtime, id string, pass func(runtime.Obser
 
 func is(state runtime.State) func(runtime.Observed) bool {
 	return func(o runtime.Observed) bool { return o.State == state }
+}
+
+// failing is an error that says so.
+func failing(words string) func(runtime.Observed) bool {
+	return func(o runtime.Observed) bool {
+		return o.State == runtime.Error && strings.Contains(o.Message, words)
+	}
 }
 
 func remove(t *testing.T, rt *process.Runtime, id string) {

@@ -98,10 +98,8 @@ func TestErrors(t *testing.T) {
 			rt, stop := open(t, t.TempDir())
 			defer stop()
 			apply(t, rt, runtime.Item{ID: "a", Generation: 1, Token: 1, Body: json.RawMessage(c.body)})
-			o := await(t, rt, "a", is(runtime.Error))
-			if !strings.Contains(o.Message, c.want) {
-				t.Errorf("%s got %q, want it to say %q", c.reason, o.Message, c.want)
-			}
+			t.Log(c.reason)
+			await(t, rt, "a", failing(c.want)) // one that is slow to start may be told as not healthy first
 			apply(t, rt, runtime.Item{ID: "a", Generation: 2, Token: 1, Body: doc("a.test", "1", nil)})
 			await(t, rt, "a", func(o runtime.Observed) bool { return o.Generation == 2 && o.State == runtime.Ready })
 			remove(t, rt, "a")
@@ -158,9 +156,7 @@ func TestSickInstanceRecovers(t *testing.T) {
 	if err := os.WriteFile(sick, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if o := await(t, rt, "a", is(runtime.Error)); !strings.Contains(o.Message, "500") {
-		t.Errorf("message %q", o.Message)
-	}
+	await(t, rt, "a", failing("500"))
 	if err := os.Remove(sick); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package kubernetes
+package keep
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"github.com/droverhq/drover/internal/runtime"
 )
 
-// record is everything that outlives the agent about one item.
-type record struct {
+// Record is everything that outlives the agent about one item.
+type Record struct {
 	ID         string          `json:"id"`
 	Kind       string          `json:"kind,omitempty"`
 	Epoch      int64           `json:"epoch"`
@@ -26,6 +26,10 @@ type record struct {
 	Gone      bool     `json:"gone,omitempty"`    // removed; kept until it is forgotten
 	Settled   bool     `json:"settled,omitempty"` // it was ready once
 	Term      int64    `json:"term"`              // of the lease under which it was written
+	// Farewell is what a removal says besides that it is one.
+	Farewell json.RawMessage `json:"farewell,omitempty"`
+	// Own is what the runtime itself has to remember about it.
+	Own json.RawMessage `json:"own,omitempty"`
 	// Seen is what was last told, so that a restart tells the same until it has
 	// looked.
 	Seen runtime.Observed `json:"seen"`
@@ -33,7 +37,7 @@ type record struct {
 
 // fence decides about an item that comes in: an older one is refused, the same
 // one is nothing new.
-func (r *record) fence(it runtime.Item) (same bool, err error) {
+func (r *Record) fence(it runtime.Item) (same bool, err error) {
 	if it.Epoch < r.Epoch {
 		return false, fault.New(fault.Conflict, "an item of a newer epoch than %d is applied already", it.Epoch).Because("fenced")
 	}
@@ -44,37 +48,45 @@ func (r *record) fence(it runtime.Item) (same bool, err error) {
 }
 
 // wants reports whether the record asks for the same as the item.
-func (r *record) wants(it runtime.Item) bool {
+func (r *Record) wants(it runtime.Item) bool {
 	return it.Generation == r.Generation && it.Delete == r.Delete && (it.Delete || bytes.Equal(it.Body, r.Body))
 }
 
 // take makes the record ask for the item.
-func (r *record) take(it runtime.Item) {
+func (r *Record) take(it runtime.Item) {
 	if !r.wants(it) {
 		r.Gone = r.Gone && it.Delete
 		r.Seen = runtime.Observed{ID: it.ID, Kind: it.Kind, Generation: it.Generation, State: runtime.Installing,
-			Versions: r.Seen.Versions, Routes: r.Seen.Routes}
+			Versions: r.Seen.Versions, Routes: r.Seen.Routes, Detail: r.Seen.Detail}
 		if it.Delete {
 			r.Seen.Versions, r.Seen.Routes = nil, nil
 		}
 		if r.Gone {
-			r.Seen.State = runtime.Deleted
+			r.Seen.State, r.Seen.Detail = runtime.Deleted, nil
 		}
 	}
 	r.ID, r.Kind, r.Epoch, r.Generation, r.Token, r.Delete, r.Proof = it.ID, it.Kind, it.Epoch, it.Generation, it.Token, it.Delete, it.Proof
-	r.Body = nil
-	if !it.Delete {
+	r.Body, r.Farewell = nil, nil
+	switch {
+	case !it.Delete:
 		r.Body = bytes.Clone(it.Body)
+	case len(it.Body) > 0: // which may also be the last one that was wanted
+		var f struct{ Farewell json.RawMessage }
+		if json.Unmarshal(it.Body, &f) == nil && len(f.Farewell) <= maxFarewell {
+			r.Farewell = f.Farewell
+		}
 	}
 }
 
 const (
 	partBytes = 700 << 10 // of one Secret; a cluster takes one MiB with everything around
 	maxRecord = 64 << 20  // unpacked
+
+	maxFarewell = 4 << 10
 )
 
 // pack compresses a record and cuts it into parts that fit into a Secret each.
-func pack(r record) ([][]byte, error) {
+func pack(r Record) ([][]byte, error) {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
@@ -97,8 +109,8 @@ func pack(r record) ([][]byte, error) {
 }
 
 // unpack is the way back.
-func unpack(parts [][]byte) (record, error) {
-	var r record
+func unpack(parts [][]byte) (Record, error) {
+	var r Record
 	z, err := gzip.NewReader(bytes.NewReader(bytes.Join(parts, nil)))
 	if err != nil {
 		return r, fault.New(fault.Internal, "a kept item is damaged")
@@ -109,6 +121,9 @@ func unpack(parts [][]byte) (record, error) {
 	}
 	if err != nil || r.ID == "" {
 		return r, fault.New(fault.Internal, "a kept item is damaged")
+	}
+	if string(r.Seen.Detail) == "null" {
+		r.Seen.Detail = nil
 	}
 	return r, nil
 }

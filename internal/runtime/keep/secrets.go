@@ -1,4 +1,4 @@
-package kubernetes
+package keep
 
 import (
 	"context"
@@ -19,11 +19,13 @@ import (
 )
 
 const (
-	keepLabel   = "drover.dev/keeps" // item, store, part
-	partsMark   = "drover.dev/parts" // names of the Secrets that hold the rest
-	dataKey     = "data"
-	callTimeout = 15 * time.Second
+	keepLabel = "drover.dev/keeps" // item, store, part
+	partsMark = "drover.dev/parts" // names of the Secrets that hold the rest
+	dataKey   = "data"
 )
+
+// CallTimeout is how long one call of the cluster may take.
+const CallTimeout = 15 * time.Second
 
 // keeper holds bytes in Secrets of one namespace, large ones in several: the
 // parts first, under names that tell their content, then the head that lists
@@ -47,7 +49,7 @@ func (k keeper) explain(err error, name string) error {
 // put writes a head over the one that was read; a zero was means that there is
 // none yet. A head that somebody else wrote since is fault.Conflict.
 func (k keeper) put(ctx context.Context, kind, name string, parts [][]byte, was kept) (kept, error) {
-	ctx, stop := context.WithTimeout(ctx, callTimeout)
+	ctx, stop := context.WithTimeout(ctx, CallTimeout)
 	defer stop()
 	now := kept{parts: parts}
 	for i, p := range parts[min(1, len(parts)):] {
@@ -98,7 +100,7 @@ func (k keeper) secret(kind, name string, data []byte) *corev1.Secret {
 
 // get reads one head with its parts; false: there is none.
 func (k keeper) get(ctx context.Context, name string) (kept, bool, error) {
-	ctx, stop := context.WithTimeout(ctx, callTimeout)
+	ctx, stop := context.WithTimeout(ctx, CallTimeout)
 	defer stop()
 	var s corev1.Secret
 	err := k.kube.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: name}, &s)
@@ -121,7 +123,7 @@ func (k keeper) get(ctx context.Context, name string) (kept, bool, error) {
 
 // versionOf a head, without its content; empty: there is none.
 func (k keeper) versionOf(ctx context.Context, name string) (string, error) {
-	ctx, stop := context.WithTimeout(ctx, callTimeout)
+	ctx, stop := context.WithTimeout(ctx, CallTimeout)
 	defer stop()
 	m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
 	err := k.kube.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: name}, m)
@@ -140,7 +142,7 @@ func head(s corev1.Secret) kept {
 }
 
 // all reads every head of a kind, and sweeps parts that none lists.
-func (k keeper) all(ctx context.Context, kind string) (map[string]kept, error) {
+func (k keeper) all(ctx context.Context, kind, prefix string) (map[string]kept, error) {
 	heads, err := k.list(ctx, kind)
 	if err != nil {
 		return nil, err
@@ -160,20 +162,18 @@ func (k keeper) all(ctx context.Context, kind string) (map[string]kept, error) {
 	}
 	for name, p := range parts {
 		// Parts of the other kinds' heads are theirs; a fresh one may wait for its head.
-		if owner, _, _ := strings.Cut(name, "-p"); !used[name] && strings.HasPrefix(owner, prefixes[kind]) && time.Since(p.CreationTimestamp.Time) > time.Hour {
+		if owner, _, _ := strings.Cut(name, "-p"); !used[name] && strings.HasPrefix(owner, prefix) && time.Since(p.CreationTimestamp.Time) > time.Hour {
 			_ = k.kube.Delete(ctx, &p)
 		}
 	}
 	return out, nil
 }
 
-var prefixes = map[string]string{"item": "drover-item-", "store": "drover-agent-"}
-
 func (k keeper) list(ctx context.Context, kind string) (map[string]corev1.Secret, error) {
 	out, next := map[string]corev1.Secret{}, ""
 	for {
 		var page corev1.SecretList
-		call, stop := context.WithTimeout(ctx, callTimeout)
+		call, stop := context.WithTimeout(ctx, CallTimeout)
 		err := k.kube.List(call, &page, client.InNamespace(k.namespace), client.MatchingLabels{keepLabel: kind}, client.Limit(100), client.Continue(next))
 		stop()
 		if err != nil {
@@ -190,7 +190,7 @@ func (k keeper) list(ctx context.Context, kind string) (map[string]corev1.Secret
 
 // drop removes a head and its parts; what is gone is gone.
 func (k keeper) drop(ctx context.Context, name string, was kept) error {
-	ctx, stop := context.WithTimeout(ctx, callTimeout)
+	ctx, stop := context.WithTimeout(ctx, CallTimeout)
 	defer stop()
 	s := k.secret("", name, nil)
 	var options []client.DeleteOption

@@ -1,4 +1,4 @@
-package kubernetes
+package keep
 
 import (
 	"context"
@@ -15,13 +15,14 @@ type Store struct {
 	keep keeper
 	mu   sync.Mutex
 	made bool // the namespace was looked for
-	r    *Runtime
+	d    *Desk
+	was  map[string]kept // what was last written, without its content: another replica may have since
 }
 
 // Store of the agent that runs on this cluster.
-func (r *Runtime) Store() *Store { return &Store{keep: r.keep, r: r} }
+func (d *Desk) Store() *Store { return &Store{keep: d.keep, d: d, was: map[string]kept{}} }
 
-func storeName(name string) string { return named("drover-agent-", name) }
+func storeName(name string) string { return Named("drover-agent-", name) }
 
 // Load returns what was saved under a name; fs.ErrNotExist: nothing was.
 func (s *Store) Load(name string) ([]byte, error) {
@@ -45,7 +46,7 @@ func (s *Store) Save(name string, data []byte) error {
 	defer s.mu.Unlock()
 	ctx := context.Background()
 	if !s.made {
-		if err := s.r.ensureNamespace(ctx); err != nil {
+		if err := s.d.ensureNamespace(ctx); err != nil {
 			return err
 		}
 		s.made = true
@@ -56,13 +57,20 @@ func (s *Store) Save(name string, data []byte) error {
 		parts = append(parts, rest[:n])
 		rest = rest[n:]
 	}
+	was, known := s.was[name]
+	delete(s.was, name)
 	for attempt := 1; ; attempt++ {
-		was, _, err := s.keep.get(ctx, storeName(name))
-		if err != nil {
-			return err
+		var err error
+		if !known {
+			if was, _, err = s.keep.get(ctx, storeName(name)); err != nil {
+				return err
+			}
 		}
-		_, err = s.keep.put(ctx, "store", storeName(name), parts, was)
-		if fault.Reason(err) != "written-meanwhile" || attempt == 3 {
+		now, err := s.keep.put(ctx, "store", storeName(name), parts, was)
+		if err == nil {
+			s.was[name] = kept{names: now.names, version: now.version}
+		}
+		if known = false; fault.Reason(err) != "written-meanwhile" || attempt == 4 {
 			return err
 		}
 	}
@@ -70,6 +78,9 @@ func (s *Store) Save(name string, data []byte) error {
 
 // Delete removes a name; one that is not there is no error.
 func (s *Store) Delete(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.was, name)
 	was, there, err := s.keep.get(context.Background(), storeName(name))
 	if err != nil || !there {
 		return err

@@ -1,7 +1,8 @@
-package kubernetes
+package keep
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -11,15 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/droverhq/drover/internal/fault"
 )
-
-var codecs = scheme.Codecs.WithoutConversion()
 
 // guard stands before every request of this replica. While it is not this
 // replica's turn nothing that could change anything leaves the process.
@@ -63,23 +61,39 @@ func (p passage) RoundTrip(r *http.Request) (*http.Response, error) {
 		if err := p.g.check(); err != nil {
 			return nil, err
 		}
+		return p.next.RoundTrip(r)
 	}
-	return p.next.RoundTrip(r)
+	// A question that got lost is asked again: an item needs several answers, and
+	// waits longer and longer when one fails.
+	for again := 0; ; again++ {
+		res, err := p.next.RoundTrip(r)
+		if err == nil || again == 2 || r.Context().Err() != nil {
+			return res, err
+		}
+	}
 }
 
 // Lead waits until it is this replica's turn, calls work, and returns what it
 // returns. Its context ends when the lease is lost; from then on nothing is
 // written, and Lead returns fault.Unavailable because "lease-lost". Without a
 // lease there is only one replica, and work is called at once.
-func (r *Runtime) Lead(ctx context.Context, work func(context.Context) error) error {
-	if r.cfg.Lease == "" {
-		defer r.end()
+func (d *Desk) Lead(ctx context.Context, work func(context.Context) error) error {
+	return d.LeadAfter(ctx, func() bool { return true }, work)
+}
+
+// LeadAfter is Lead for one that holds another lease first, which ready tells. This
+// one is looked at from the beginning, so that leases of a replica that died run
+// out side by side, and taken no earlier: two replicas never hold one each.
+func (d *Desk) LeadAfter(ctx context.Context, ready func() bool, work func(context.Context) error) error {
+	if d.cfg.Lease == "" {
+		defer d.end()
 		return work(ctx)
 	}
-	lock, err := r.lock(ctx)
+	lock, err := d.lock(ctx)
 	if err != nil {
 		return err
 	}
+	lock.ready = ready
 	// The elector's context ends after the work has: the lease is given back
 	// only when nobody works under it.
 	elect, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -92,8 +106,8 @@ func (r *Runtime) Lead(ctx context.Context, work func(context.Context) error) er
 		once    sync.Mutex
 	)
 	elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: lock, Name: r.cfg.Lease, ReleaseOnCancel: true,
-		LeaseDuration: r.cfg.LeaseTime, RenewDeadline: r.cfg.LeaseTime * 2 / 3, RetryPeriod: r.cfg.LeaseTime / 7,
+		Lock: lock, Name: d.cfg.Lease, ReleaseOnCancel: true,
+		LeaseDuration: d.cfg.LeaseTime, RenewDeadline: d.cfg.LeaseTime * 2 / 3, RetryPeriod: d.cfg.LeaseTime / 7,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(lease context.Context) {
 				once.Lock()
@@ -101,13 +115,13 @@ func (r *Runtime) Lead(ctx context.Context, work func(context.Context) error) er
 				once.Unlock()
 				defer close(worked)
 				defer release()
-				result = r.shiftUnder(ctx, lease, lock, elector, work)
+				result = d.shiftUnder(ctx, lease, lock, elector, work)
 			},
-			OnStoppedLeading: func() { r.guard.open(nil) },
+			OnStoppedLeading: func() { d.guard.open(nil) },
 		},
 	})
 	if err != nil {
-		return fault.New(fault.Invalid, "cannot stand for the lease %s: %w", r.cfg.Lease, err)
+		return fault.New(fault.Invalid, "cannot stand for the lease %s: %w", d.cfg.Lease, err)
 	}
 	stop := context.AfterFunc(ctx, func() {
 		once.Lock()
@@ -118,7 +132,7 @@ func (r *Runtime) Lead(ctx context.Context, work func(context.Context) error) er
 	})
 	defer stop()
 	elector.Run(elect)
-	r.guard.open(nil)
+	d.guard.open(nil)
 	once.Lock()
 	working := began
 	once.Unlock()
@@ -130,39 +144,39 @@ func (r *Runtime) Lead(ctx context.Context, work func(context.Context) error) er
 }
 
 // shiftUnder works while the lease holds.
-func (r *Runtime) shiftUnder(ctx, lease context.Context, lock *openLock, elector *leaderelection.LeaderElector, work func(context.Context) error) error {
+func (d *Desk) shiftUnder(ctx, lease context.Context, lock *openLock, elector *leaderelection.LeaderElector, work func(context.Context) error) error {
 	both, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(lease, stop)()
 	// Others may take the lease when it was not renewed for its whole time; a
 	// replica that was asleep must notice before they do.
-	margin := r.cfg.LeaseTime / 5
-	r.guard.open(func() error {
+	margin := d.cfg.LeaseTime / 5
+	d.guard.open(func() error {
 		if !elector.IsLeader() || elector.Check(-margin) != nil {
 			return fault.New(fault.Unavailable, "the lease of this replica has run out").Because("lease-lost")
 		}
 		return nil
 	})
-	defer r.guard.open(nil)
-	defer r.end()
+	defer d.guard.open(nil)
+	defer d.end()
 	var rec *resourcelock.LeaderElectionRecord
 	held := func() (err error) {
 		rec, _, err = lock.look.Get(both)
 		if err != nil || rec.HolderIdentity != lock.Identity() {
-			return fault.New(fault.Unavailable, "the lease %s cannot be read", r.cfg.Lease).Because("lease-lost")
+			return fault.New(fault.Unavailable, "the lease %s cannot be read", d.cfg.Lease).Because("lease-lost")
 		}
 		return nil
 	}
 	if err := held(); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	_, err := r.beginLocked(both, int64(rec.LeaderTransitions)+1, held)
-	r.mu.Unlock()
+	d.mu.Lock()
+	_, err := d.beginLocked(both, int64(rec.LeaderTransitions)+1, held)
+	d.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	r.notify()
+	d.Notify()
 	err = work(both)
 	if lease.Err() != nil && ctx.Err() == nil {
 		return fault.New(fault.Unavailable, "the lease was not renewed in time: another replica of the agent takes over, or the cluster takes no writes").Because("lease-lost")
@@ -170,14 +184,14 @@ func (r *Runtime) shiftUnder(ctx, lease context.Context, lock *openLock, elector
 	return err
 }
 
-func (r *Runtime) lock(ctx context.Context) (*openLock, error) {
+func (d *Desk) lock(ctx context.Context) (*openLock, error) {
 	// The lease is taken past the guard, which the lease itself opens.
-	cfg := r.cluster.REST()
+	cfg := d.cluster.REST()
 	cfg.WrapTransport = nil
-	if r.cfg.Wrap != nil {
-		cfg.Wrap(r.cfg.Wrap)
+	if d.cfg.Wrap != nil {
+		cfg.Wrap(d.cfg.Wrap)
 	}
-	cfg.Timeout = max(r.cfg.LeaseTime/3, time.Second)
+	cfg.Timeout = max(d.cfg.LeaseTime/3, time.Second)
 	hc, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return nil, err
@@ -188,17 +202,17 @@ func (r *Runtime) lock(ctx context.Context) (*openLock, error) {
 	}
 	// Where the namespace is missing and may be made, it is; where not, the lease
 	// will tell.
-	_, err = c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.cfg.Namespace}}, metav1.CreateOptions{})
+	_, err = c.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.cfg.Namespace}}, metav1.CreateOptions{})
 	if err != nil {
-		r.cfg.Logger.Debug("the agent's namespace was not made", "error", err)
+		d.cfg.Logger.Debug("the agent's namespace was not made", "error", err)
 	}
 	open := func() resourcelock.Interface {
 		return &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: r.cfg.Namespace, Name: r.cfg.Lease}, Client: c.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: r.cfg.Identity},
+			LeaseMeta: metav1.ObjectMeta{Namespace: d.cfg.Namespace, Name: d.cfg.Lease}, Client: c.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: d.cfg.Identity},
 		}
 	}
-	return &openLock{log: r.cfg.Logger, Interface: open(), look: open()}, ctx.Err()
+	return &openLock{log: d.cfg.Logger, Interface: open(), look: open()}, ctx.Err()
 }
 
 // openLock says what keeps this replica from its lease, once until it changes:
@@ -209,9 +223,22 @@ type openLock struct {
 	// and the elector writes over that while it renews.
 	look resourcelock.Interface
 	log  *slog.Logger
+	// ready is asked until it is so: what was taken is given back in any case.
+	ready func() bool
 
-	mu   sync.Mutex
-	said string
+	mu    sync.Mutex
+	taken bool
+	said  string
+}
+
+// early keeps a lease from being taken before its time.
+func (l *openLock) early() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.taken = l.taken || l.ready(); !l.taken {
+		return errors.New("another lease comes first")
+	}
+	return nil
 }
 
 func (l *openLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
@@ -223,10 +250,16 @@ func (l *openLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord,
 }
 
 func (l *openLock) Create(ctx context.Context, rec resourcelock.LeaderElectionRecord) error {
+	if err := l.early(); err != nil {
+		return err
+	}
 	return l.tell(l.Interface.Create(ctx, rec))
 }
 
 func (l *openLock) Update(ctx context.Context, rec resourcelock.LeaderElectionRecord) error {
+	if err := l.early(); err != nil {
+		return err
+	}
 	return l.tell(l.Interface.Update(ctx, rec))
 }
 

@@ -1,0 +1,55 @@
+package argocd
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+
+	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/keep"
+)
+
+// Operations is operations, and what tells them.
+type Operations struct {
+	s *shift
+	m memory
+}
+
+// OpenOperations shows them through a client.
+func OpenOperations(objects dynamic.Interface, now func() time.Time, log *slog.Logger) *Operations {
+	s := &shift{r: &Runtime{cfg: Config{Now: now, Logger: log}.defaults(), objects: objects}}
+	s.ops = newOperations(s)
+	return &Operations{s: s}
+}
+
+// Announce is announce, Conclude is conclude.
+func (o *Operations) Announce(op runtime.DeploymentOperation) {
+	o.s.announce(runtime.Deployment{Operation: &op}, &o.m, false)
+}
+
+func (o *Operations) Conclude(op runtime.DeploymentOperation, err error) {
+	o.s.conclude(runtime.Deployment{Operation: &op}, &o.m, err)
+}
+
+// Follow is a sync that is in a phase.
+func (o *Operations) Follow(want runtime.SyncRequest, run runtime.SyncRun, begun bool) {
+	o.s.follows(&want, o.m.Run, &run, begun)
+	o.m.Run = &run
+}
+
+// Parts is parts, with a deployment that was synced last.
+func (o *Operations) Parts(op runtime.DeploymentOperation, last runtime.Deployment) (gone func()) {
+	m := o.m
+	m.Last, _ = json.Marshal(last)
+	rec := keep.Record{ID: "d"}
+	rec.Own, _ = m.pack()
+	rec.Farewell, _ = json.Marshal(op)
+	return o.s.parts(rec)
+}
+
+// Flush is flush, Sweep is sweep.
+func (o *Operations) Flush(ctx context.Context) { o.s.ops.flush(ctx) }
+func (o *Operations) Sweep(ctx context.Context) { o.s.ops.sweep(ctx) }

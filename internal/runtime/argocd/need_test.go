@@ -1,0 +1,98 @@
+package argocd_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/argocd"
+)
+
+// drawn is some deployment of few workspaces, repositories, credentials and targets.
+func drawn(t *rapid.T, uid string) *runtime.Deployment {
+	if rapid.IntRange(0, 4).Draw(t, "none") == 0 {
+		return nil
+	}
+	pick := func(name string, of ...string) string { return rapid.SampledFrom(of).Draw(t, name) }
+	d := &runtime.Deployment{
+		UID: uid, Workspace: pick("workspace", "w1", "w2"), Repository: "https://git/" + pick("repository", "a", "b"), Path: pick("path", "x", "y"),
+		Namespace: "n", Namespaces: []string{pick("namespace", "n", "m")}, ClusterResources: rapid.Bool().Draw(t, "cluster"),
+	}
+	if id := pick("credential", "", "c1", "c2"); id != "" {
+		d.Credential = &runtime.RepositoryCredential{ID: id, Username: "u", Password: pick("password", "p", "q")}
+	}
+	if id := pick("target", "", "t1", "t2"); id != "" {
+		d.Target = &runtime.Target{ID: id, Server: "https://" + id, Token: pick("token", "s", "t"), Namespaces: []string{"n"}}
+	}
+	return d
+}
+
+// TestNeedsProperty: whatever came, changed and went, what is shared is the same as if
+// those that are left had been the only ones, in any order; and whoever removes a
+// Secret that is needed is noticed.
+func TestNeedsProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := argocd.NewNeeds()
+		left := map[string][2]*runtime.Deployment{}
+		for range rapid.IntRange(1, 30).Draw(t, "changes") {
+			id := fmt.Sprint("i", rapid.IntRange(0, 5).Draw(t, "id"))
+			now, last := drawn(t, id), drawn(t, id)
+			n.Set(id, now, last)
+			if left[id] = [2]*runtime.Deployment{now, last}; now == nil && last == nil {
+				delete(left, id)
+			}
+			if rapid.Bool().Draw(t, "look") { // so that some changes come together
+				n.Marks()
+			}
+		}
+		fresh := argocd.NewNeeds()
+		for id, d := range left {
+			fresh.Set(id, d[0], d[1])
+		}
+		if d := cmp.Diff(fresh.Marks(), n.Marks()); d != "" {
+			t.Fatalf("what is shared depends on what was before:\n%s", d)
+		}
+		if d := cmp.Diff(fresh.Concerned(), n.Concerned()); d != "" {
+			t.Fatalf("what is woken depends on what was before:\n%s", d)
+		}
+		for secret, woken := range n.Concerned() {
+			if !woken {
+				t.Fatalf("nobody is woken when %s goes", secret)
+			}
+		}
+	})
+}
+
+// TestMoreOfTheSame: one more of what is there already asks for nothing.
+func TestMoreOfTheSame(t *testing.T) {
+	n := argocd.NewNeeds()
+	of := func(uid, repository string) *runtime.Deployment {
+		return &runtime.Deployment{UID: uid, Workspace: "w", Repository: repository, Path: uid, Namespace: "n", Namespaces: []string{"n"}}
+	}
+	project := argocd.ProjectName(*of("a", "r"))
+	n.Set("a", of("a", "r"), nil)
+	n.Made(project)
+	for _, c := range []struct {
+		id        string
+		now, last *runtime.Deployment
+		asked     bool
+		reason    string
+	}{
+		{"a", of("a", "r"), of("a", "r"), false, "it was made of what it is to be"},
+		{"b", of("b", "r"), nil, false, "another path of the same repository"},
+		{"b", of("b", "other"), of("b", "r"), true, "another repository"},
+		{"c", of("c", "other"), nil, false, "and one more of that"},
+		{"b", nil, nil, false, "it is still needed by somebody"},
+		{"c", nil, of("c", "other"), false, "it is until the last one is gone"},
+		{"c", nil, nil, true, "nobody needs it any more"},
+	} {
+		n.Set(c.id, c.now, c.last)
+		if got := n.Asked(project); got != c.asked {
+			t.Errorf("%s: looked at again: %v", c.reason, got)
+		}
+		n.Made(project)
+	}
+}

@@ -1,0 +1,100 @@
+package argocd
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/keep"
+)
+
+const superseded = "a later request took its place"
+
+// announce shows that a deployment's operation is under way; one that still was is
+// overtaken by it.
+func (s *shift) announce(d runtime.Deployment, m *memory, applied bool) {
+	op := d.Operation
+	if op == nil || applied || m.Done != nil && m.Done.ID == op.ID {
+		return
+	}
+	s.overtake(m, op.ID)
+	m.Open = op
+	s.ops.begin(*op, inProgress)
+}
+
+// overtake ends what was under way before something else is.
+func (s *shift) overtake(m *memory, by string) {
+	if m.Open != nil && m.Open.ID != by {
+		s.ops.end(*m.Open, completed, superseded)
+	}
+	m.Open = nil
+}
+
+// conclude notes how a deployment's operation has ended, once.
+func (s *shift) conclude(d runtime.Deployment, m *memory, err error) {
+	op := d.Operation
+	if op == nil || fault.Is(err, fault.Unavailable) {
+		return
+	}
+	end := outcome{ID: op.ID, State: completed, At: s.r.cfg.Now().UTC().Truncate(time.Second)}
+	if err != nil {
+		end.State, end.Message = failed, short(strings.TrimSpace(err.Error()), 1000)
+		if fault.Is(err, fault.Internal) {
+			end.Message = "the data plane cannot apply it; its operator finds the reason in the agent's log"
+		}
+	}
+	m.Open = nil
+	if was := m.Done; was != nil && was.ID == end.ID && was.State == end.State && was.Message == end.Message {
+		return
+	}
+	m.Done = &end
+	s.ops.end(*op, end.State, end.Message)
+}
+
+// follows shows how a sync goes. Before is how it went when it was last looked at.
+func (s *shift) follows(want *runtime.SyncRequest, before, run *runtime.SyncRun, begun bool) {
+	if want == nil || want.Operation == nil || run == nil || run.ID != want.ID {
+		return
+	}
+	op := *want.Operation
+	switch over := before != nil && before.ID == run.ID && ended(before); {
+	case over:
+	case !ended(run) && begun:
+		s.ops.begin(op, inProgress)
+	case !ended(run):
+		s.ops.begin(op, waiting)
+	case run.Phase == "Succeeded":
+		s.ops.end(op, completed, run.Message)
+	default:
+		s.ops.end(op, failed, cmp.Or(run.Message, "the sync "+strings.ToLower(run.Phase)))
+	}
+}
+
+// parts shows that a deployment is removed, and returns what shows that it is gone.
+func (s *shift) parts(rec keep.Record) (gone func()) {
+	var op *runtime.DeploymentOperation
+	if len(rec.Farewell) > 0 {
+		_ = json.Unmarshal(rec.Farewell, &op) // it is nothing but for show
+	}
+	key, by := "removal of "+rec.ID, ""
+	if op != nil {
+		by = op.ID
+		s.ops.begin(*op, inProgress)
+	}
+	if s.ops.first(key) { // what it was about is over
+		m := remember(rec.Own)
+		if d := m.last(); d != nil && d.Sync != nil && d.Sync.Operation != nil && (m.Run == nil || m.Run.ID != d.Sync.ID || !ended(m.Run)) {
+			s.ops.end(*d.Sync.Operation, failed, "the deployment was deleted")
+		}
+		s.overtake(&m, by)
+	}
+	return func() {
+		s.ops.drop(key)
+		if op != nil {
+			s.ops.end(*op, completed, "")
+		}
+	}
+}
