@@ -1,0 +1,76 @@
+package gitops
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+const knownPage = 500
+
+// KnownOf pages through what the ledger has of a home, in the order of UIDs. What
+// is being deleted already is not among it.
+func (s *Service) KnownOf(ctx context.Context, home, kind, after string, limit int) ([]Known, error) {
+	if limit <= 0 {
+		limit = knownPage
+	}
+	var out []Known
+	for {
+		found, err := s.Store.List(ctx, ledger.Query{Kind: kind, AfterID: after, Limit: knownPage})
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range found {
+			after = o.ID
+			var spec struct {
+				Origin  *Origin `json:"origin"`
+				Deleted bool    `json:"deleted"`
+			}
+			if json.Unmarshal(o.Spec, &spec) != nil || spec.Origin == nil || spec.Deleted || spec.Origin.Home != home {
+				continue
+			}
+			ws, _ := o.Fields["workspace"].(string)
+			out = append(out, Known{Kind: kind, UID: o.ID, Namespace: spec.Origin.Namespace, Name: spec.Origin.Name, NamespaceUID: ws})
+			if len(out) == limit {
+				return out, nil
+			}
+		}
+		if len(found) < knownPage {
+			return out, nil
+		}
+	}
+}
+
+// Resync wakes one object whose custom resource was found not to say what it
+// should: it is told anew, whatever it was told before.
+func (s *Service) Resync(ctx context.Context, kind, uid string) error {
+	for attempt := 0; ; attempt++ {
+		err := s.resync(ctx, kind, uid)
+		if !again(err, attempt) {
+			return err
+		}
+	}
+}
+
+func (s *Service) resync(ctx context.Context, kind, uid string) error {
+	o, err := s.Store.Get(ctx, ledger.Ref{Kind: kind, ID: uid})
+	if err != nil {
+		return err
+	}
+	if !o.Deleted.IsZero() {
+		return fault.New(fault.NotFound, "%s is gone", o.Ref)
+	}
+	set := ledger.Set{Actor: "system", Cause: ledger.BySchedule("resync"), Wakes: []ledger.Wake{{Ref: o.Ref, Org: o.Org}}}
+	var status map[string]json.RawMessage
+	if len(o.Status) > 0 && json.Unmarshal(o.Status, &status) == nil && len(status["mirrored"]) > 0 {
+		delete(status, "mirrored")
+		if o.Status, err = json.Marshal(status); err != nil {
+			return err
+		}
+		set.Puts = []ledger.Put{{Object: o, Expect: o.Version, Op: "resync"}}
+	}
+	_, err = s.Store.Commit(ctx, set)
+	return err
+}

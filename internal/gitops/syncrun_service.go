@@ -1,0 +1,188 @@
+package gitops
+
+import (
+	"context"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/operation"
+	"github.com/droverhq/drover/internal/runtime"
+)
+
+// runRetries is how often a sync is tried again after it failed.
+const runRetries = 5
+
+// IntendSyncRun takes a sync run's intent, as IntendDeployment does. What it was
+// made with never changes: other wishes are written down as Invalid.
+func (s *Service) IntendSyncRun(ctx context.Context, in SyncRunIntent) error {
+	for attempt := 0; ; attempt++ {
+		err := s.intendSyncRun(ctx, in)
+		if !again(err, attempt) {
+			return err
+		}
+	}
+}
+
+func (s *Service) intendSyncRun(ctx context.Context, in SyncRunIntent) error {
+	o, err := s.Store.Get(ctx, ledger.Ref{Kind: KindSyncRun.Name, ID: in.UID})
+	known := err == nil
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	r, err := DecodeSyncRun(o)
+	if err != nil {
+		return err
+	}
+	actor := actorOf(in.Intent)
+	if in.Gone {
+		return s.intendGone(ctx, KindSyncRun.Name, in.Intent, o, r.Spec.Deleted, r.Spec.Origin, func() error { return s.dropRun(ctx, r, actor) })
+	}
+	if err := admit(in.Intent, known, o, r.Spec.Deleted, r.Spec.Origin); err != nil {
+		return err
+	}
+	if known {
+		if !moved(in.Intent, r.Spec.Origin) && r.Org == in.Namespace.org() {
+			return nil
+		}
+		r.Org = in.Namespace.org()
+		r.Spec.Origin, r.Spec.Invalid = in.origin(), ""
+		switch {
+		case in.Deployment != r.Spec.Deployment:
+			r.Spec.Invalid = immutableDeployment
+		case in.Revision != r.Spec.Revision:
+			r.Spec.Invalid = immutableRevision
+		}
+		return s.writeRun(ctx, r, "update", ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx)})
+	}
+	ws, puts, err := s.homeWorkspace(ctx, in.Namespace)
+	if err != nil {
+		s.refuse(ctx, KindSyncRun.Name, in.Intent, err, func(c Condition) any {
+			return SyncRunView{Phase: "Waiting", Message: c.Message, Conditions: []Condition{c}}
+		})
+		return err
+	}
+	r = s.newRun(ws, in.UID, in.Name, SyncRunSpec{Deployment: cut(in.Deployment, 253), Revision: cut(in.Revision, maxRevision), Prune: in.Prune, Origin: in.origin(), Made: in.Created.UTC()})
+	set := ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx), Puts: puts}
+	if bad := checkRevision(in.Revision); bad != "" {
+		r.Phase, r.Status.Error = RunFailed, bad // nobody could carry it out
+		return s.writeRun(ctx, r, "create", set)
+	}
+	return s.writeRun(ctx, r, "create", s.startRun(&r, set))
+}
+
+// newRun is a sync run of a workspace.
+func (s *Service) newRun(ws ledger.Object, id, name string, spec SyncRunSpec) SyncRun {
+	if spec.Made.IsZero() {
+		spec.Made = s.Now().UTC()
+	}
+	return SyncRun{
+		Object: ledger.Object{
+			Ref: ledger.Ref{Kind: KindSyncRun.Name, ID: id}, Org: ws.Org, Name: name, Phase: Waiting,
+			Fields: ledger.Fields{"workspace": ws.ID},
+		},
+		Spec: spec, Status: SyncRunStatus{Since: s.Now().UTC()},
+	}
+}
+
+// startRun adds the operation of a new run.
+func (s *Service) startRun(r *SyncRun, set ledger.Set) ledger.Set {
+	start := operation.StartFor("sync", r.Object, set.Cause, operation.About{Type: typeSyncRun, Owner: r.workspace()})
+	r.Status.Operation, r.Status.Cause = start.Object.ID, string(set.Cause)
+	set.Puts = append(set.Puts, start)
+	return set
+}
+
+func (s *Service) writeRun(ctx context.Context, r SyncRun, op string, set ledger.Set) error {
+	put, err := r.put(op)
+	if err != nil {
+		return err
+	}
+	set.Puts = append([]ledger.Put{put}, set.Puts...)
+	set.Wakes = append(set.Wakes, ledger.Wake{Ref: r.Ref, Org: r.Org})
+	_, err = s.Store.Commit(ctx, set)
+	return err
+}
+
+// dropRun wants a sync run gone: one that runs is terminated.
+func (s *Service) dropRun(ctx context.Context, r SyncRun, actor string) error {
+	r.Spec.Deleted = true
+	return s.writeRun(ctx, r, "delete", ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx)})
+}
+
+// over reports whether a sync run has ended.
+func (r *SyncRun) over() bool {
+	return r.Phase == Succeeded || r.Phase == RunFailed || r.Phase == Terminated
+}
+
+// stops reports whether a sync run is to end before it has.
+func (r *SyncRun) stops() bool { return r.Spec.Deleted || r.Spec.Stop }
+
+// requestOf is a sync run as the agent is asked for it.
+func requestOf(r SyncRun) *runtime.SyncRequest {
+	out := &runtime.SyncRequest{ID: r.ID, Revision: r.Spec.Revision, Prune: r.Spec.Prune, Retries: runRetries, Terminate: r.stops()}
+	if r.Status.Operation != "" {
+		out.Operation = &runtime.DeploymentOperation{ID: r.Status.Operation, Owner: r.workspace(), Resource: r.ID, Type: typeSyncRun, Cause: r.Status.Cause}
+	}
+	return out
+}
+
+// nextRun is the sync run of a deployment that is under way, otherwise the oldest
+// that has not ended; nil: none. One that was made before and is heard of after
+// another has begun waits for that.
+func (s *Service) nextRun(ctx context.Context, d Deployment) (*SyncRun, error) {
+	if d.Status.Run != "" {
+		o, err := s.Store.Get(ctx, ledger.Ref{Kind: KindSyncRun.Name, ID: d.Status.Run})
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return nil, err
+		}
+		r, err := DecodeSyncRun(o)
+		if err != nil || o.ID != "" && o.Deleted.IsZero() && !r.over() {
+			return &r, err
+		}
+	}
+	found, err := s.Store.List(ctx, ledger.Query{
+		Kind: KindSyncRun.Name, Scope: map[string]any{"workspace": d.workspace(), "deployment": d.Name}, Limit: 10,
+		Order: []ledger.Order{{Column: "made"}, {Column: "created"}},
+		Where: ledger.And{
+			ledger.Compare{Column: "phase", Op: ledger.In, Values: []any{Waiting, Running, Terminating}},
+			ledger.Compare{Column: "parent", Op: ledger.In, Values: []any{"", d.ID}},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range found {
+		r, err := DecodeSyncRun(o)
+		if err != nil {
+			return nil, err
+		}
+		if !r.stops() {
+			return &r, nil
+		}
+	}
+	return nil, nil
+}
+
+// runsOf wakes the sync runs that are about a deployment.
+func (s *Service) runsOf(ctx context.Context, d Deployment) ([]ledger.Wake, error) {
+	return s.runWakes(ctx, map[string]any{"workspace": d.workspace(), "deployment": d.Name}, Waiting, Running, Terminating)
+}
+
+func (s *Service) runWakes(ctx context.Context, scope map[string]any, phases ...any) ([]ledger.Wake, error) {
+	var out []ledger.Wake
+	for after := ""; ; {
+		found, err := s.Store.List(ctx, ledger.Query{
+			Kind: KindSyncRun.Name, Scope: scope, AfterID: after, Limit: wakesPage, Brief: true,
+			Where: ledger.Compare{Column: "phase", Op: ledger.In, Values: phases},
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range found {
+			out, after = append(out, ledger.Wake{Ref: o.Ref, Org: o.Org}), o.ID
+		}
+		if len(found) < wakesPage {
+			return out, nil
+		}
+	}
+}
