@@ -51,9 +51,20 @@ func (c *counted) Commit(ctx context.Context, set ledger.Set) (ledger.Result, er
 	return c.Ledger.Commit(ctx, set)
 }
 
-// graphs of so many resources: fifty layers or more, or one that all need, and one
-// that needs all.
+// graphs of so many resources: fifty layers or more, ten chains, or one that all
+// need, and one that needs all.
 var graphs = map[string]func(many int) []template.Node{
+	"chains": func(many int) []template.Node {
+		var texts []string
+		for i := range many {
+			text := fmt.Sprint("r", i)
+			if i >= 10 {
+				text += fmt.Sprintf("<r%d", i-10)
+			}
+			texts = append(texts, text)
+		}
+		return chain(texts...)
+	},
 	"layers": func(many int) []template.Node {
 		var texts []string
 		for i := range many {

@@ -59,6 +59,7 @@ func (s *Service) policy(name, connection string, d executor.Description) *side 
 // call is one resource as it is given to its executor.
 type call struct {
 	executor.Executor
+	about    executor.Description
 	resource executor.Resource
 	policy   *side
 	timeout  time.Duration
@@ -90,8 +91,8 @@ func (s *Service) call(ctx context.Context, on subject) (*call, error) {
 		return nil, fault.New(fault.Invalid, "this server has no executor %q", on.name)
 	}
 	d := x.Describe()
-	c := &call{Executor: x, policy: s.policy(on.name, on.connection, d), timeout: on.timeout, resource: executor.Resource{
-		ID: on.id, Address: on.address, Environment: on.environment, Org: on.org, Owner: on.owner, Tags: on.tags,
+	c := &call{Executor: x, about: d, policy: s.policy(on.name, on.connection, d), timeout: on.timeout, resource: executor.Resource{
+		ID: on.id, Address: on.address, Environment: on.environment, Org: on.org, Owner: on.owner, Operator: on.operator, Tags: on.tags,
 		Inputs: on.inputs, Log: io.Discard,
 	}}
 	if c.timeout <= 0 {
@@ -116,6 +117,9 @@ func (s *Service) call(ctx context.Context, on subject) (*call, error) {
 		}
 		if c.resource.Outputs, err = s.made(ctx, *on.there); err != nil {
 			return nil, err
+		}
+		if on.there.Status.Version == "" && len(c.resource.Outputs) == 0 {
+			c.resource.Outputs = nil // it was never made
 		}
 		if c.resource.State, err = s.unseal(ctx, on.there.Status.State); err != nil {
 			return nil, err
@@ -194,7 +198,7 @@ func (c *call) alone(err error) bool {
 	case "exit", "failed":
 		return true
 	case "timeout":
-		return !c.Describe().Connects
+		return !c.about.Connects
 	}
 	return false
 }

@@ -91,7 +91,7 @@ func atRest(e Environment, seen Seen) bool {
 
 // Actions of an environment at rest.
 type (
-	// Probe probes the endpoints that are due.
+	// Probe has this replica probe the endpoints, without further work.
 	Probe struct{}
 	// Glance has everything looked at, and what nobody expects.
 	Glance struct{}

@@ -129,10 +129,13 @@ func TestEndpoints(t *testing.T) {
 		t.Fatalf("%s %q", e.Phase, e.Status.Message)
 	}
 	w.work(10 * time.Minute) // the first look at each resource is written
-	puts := w.store.puts
+	puts, commits := w.store.puts, w.store.commits
 	w.work(time.Hour)
 	if w.store.puts != puts {
 		t.Errorf("%d writes while all is well", w.store.puts-puts)
+	}
+	if n := w.store.commits - commits; n > 3*13+6 { // two resources and the environment, each 5 minutes; strays each 10
+		t.Errorf("%d commits within an hour while all is well", n)
 	}
 	health.passing = 1
 	w.work(time.Minute)

@@ -69,3 +69,42 @@ func TestCountedWhileItMoves(t *testing.T) {
 		})
 	}
 }
+
+// miscounting is a ledger whose counts have gone wrong.
+type miscounting struct {
+	*fragile
+	wrong bool
+}
+
+func (m *miscounting) Total(ctx context.Context, q ledger.Query) (int64, error) {
+	if m.wrong && q.Kind == "resource" {
+		return 0, nil
+	}
+	return m.fragile.Total(ctx, q)
+}
+
+// Whatever the counts say, an environment does not end while something is left.
+func TestCountsAreNotBelieved(t *testing.T) {
+	w := newWorld(t, t.TempDir())
+	m := &miscounting{fragile: w.store}
+	w.configs = append(w.configs, func(c *environment.Config) { c.Store = m })
+	w.open()
+	t.Cleanup(func() { w.store.Close() })
+	w.add("1", shop("db", "web<db"))
+	e := w.up("staging", nil)
+	m.wrong = true
+	w.forge.trouble = map[string]string{"db": "denied"}
+	_, _, err := w.s.Destroy(alice, "staging", "")
+	w.must(err)
+	w.work(10 * time.Minute)
+	if e = w.env(e.ID); e.Phase != environment.Destroying || len(w.resources(e.ID)) != 1 {
+		t.Fatalf("%s, and %d resources are left", e.Phase, len(w.resources(e.ID)))
+	}
+	w.forge.trouble, m.wrong = nil, false
+	_, _, err = w.s.Retry(alice, "staging")
+	w.must(err)
+	w.work(time.Minute)
+	if e = w.env(e.ID); e.Phase != environment.Destroyed || len(w.forge.made) != 0 || len(w.resources(e.ID)) != 0 {
+		t.Errorf("%s, %d things and %d resources are left", e.Phase, len(w.forge.made), len(w.resources(e.ID)))
+	}
+}

@@ -62,3 +62,39 @@ func TestDescribingTouchesNothing(t *testing.T) {
 		t.Errorf("the plan does not tell what the tags mean: %+v", s)
 	}
 }
+
+// What was written between a plan and its apply stays, unless the plan named it.
+func TestDescribedMeanwhile(t *testing.T) {
+	w := begin(t)
+	w.add("1", shop("db"))
+	o, _, err := w.s.Create(alice, environment.PlanOrder{Environment: "staging", Template: "shop", Description: "mine", Tags: []string{"old"}})
+	w.must(err)
+	w.work(time.Minute)
+	apply := func(order environment.PlanOrder) environment.Environment {
+		t.Helper()
+		order.Environment, order.Parameters = "staging", map[string]any{"size": order.Description + "x"}
+		p, err := w.s.Plan(alice, order)
+		w.must(err)
+		w.work(time.Second)
+		text := "ours"
+		_, err = w.s.Describe(alice, "staging", &text, &[]string{"new"})
+		w.must(err)
+		_, _, err = w.s.Apply(alice, environment.ApplyOrder{Plan: p.ID})
+		w.must(err)
+		w.work(time.Minute)
+		e := w.env(o.ID)
+		if e.Phase != environment.OK || e.Spec.Plan != p.ID {
+			t.Fatalf("%s %q", e.Phase, e.Status.Message)
+		}
+		return e
+	}
+	if e := apply(environment.PlanOrder{}); e.Spec.Description != "ours" || !slices.Equal(e.Spec.Tags, []string{"new"}) {
+		t.Errorf("what was written meanwhile is lost: %q %v", e.Spec.Description, e.Spec.Tags)
+	}
+	if e := apply(environment.PlanOrder{Description: "theirs"}); e.Spec.Description != "theirs" || !slices.Equal(e.Spec.Tags, []string{"new"}) {
+		t.Errorf("what the plan names is not taken, or more than that: %q %v", e.Spec.Description, e.Spec.Tags)
+	}
+	if e := apply(environment.PlanOrder{Tags: []string{"prod"}}); e.Spec.Description != "ours" || !slices.Equal(e.Spec.Tags, []string{"prod"}) {
+		t.Errorf("what the plan names is not taken, or more than that: %q %v", e.Spec.Description, e.Spec.Tags)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/operation"
 )
@@ -125,30 +126,57 @@ func (t *turn) spare() {
 }
 
 // expire writes the plan of the destruction and that it is wanted. Policies that
-// demand an approval do not hold it up: it was made with this end.
+// demand an approval do not hold it up: it was made with this end. One that was
+// refused before is made once more: its operation has ended then, and another begins
+// only if it is taken up.
 func (t *turn) expire(ctx context.Context) error {
-	p := Plan{
-		Object: ledger.Object{Ref: ledger.Ref{Kind: KindPlan.Name, ID: ledger.NewID()}, Org: t.e.Org, Owner: t.e.Owner, Name: t.e.Name, Parent: t.e.ID, Phase: Planning},
-		Spec: PlanSpec{Environment: t.e.Name, ID: t.e.ID, Template: t.e.Spec.Template, Version: t.e.Spec.Version, Parameters: t.e.Spec.Parameters,
-			Description: t.e.Spec.Description, Tags: t.e.Spec.Tags, Destroy: true, Operator: t.e.Spec.Operator, Apply: true, End: true,
-			Sooner: t.e.Spec.FirstEnd.IsZero() || t.e.Spec.Ends.Before(t.e.Spec.FirstEnd)},
-	}
 	if n := t.e.Spec.Next; n != nil {
 		if err := t.finish(ctx, n.Operation, operation.Superseded, "the environment's end has come"); err != nil {
 			return err
 		}
 	}
-	put, err := p.put("create")
+	p, again, err := t.endPlan(ctx)
 	if err != nil {
 		return err
 	}
-	begin := operation.Start("destroy", t.e.Object, ledger.BySchedule("end"))
-	t.set.Puts = append(t.set.Puts, put, begin)
+	p.Phase, p.Status = Planning, PlanStatus{}
+	p.Spec = PlanSpec{Environment: t.e.Name, ID: t.e.ID, Template: t.e.Spec.Template, Version: t.e.Spec.Version, Parameters: t.e.Spec.Parameters,
+		Description: t.e.Spec.Description, Tags: t.e.Spec.Tags, Destroy: true, Operator: t.e.Spec.Operator, Apply: true, End: true,
+		Sooner: t.e.Spec.FirstEnd.IsZero() || t.e.Spec.Ends.Before(t.e.Spec.FirstEnd)}
+	next := &Next{Plan: p.ID}
+	op := Planning
+	if !again {
+		op = "create"
+		begin := operation.Start("destroy", t.e.Object, ledger.BySchedule("end"))
+		t.set.Puts, next.Operation = append(t.set.Puts, begin), begin.Object.ID
+	}
+	put, err := p.put(op)
+	if err != nil {
+		return err
+	}
+	t.set.Puts = append(t.set.Puts, put)
 	t.set.Wakes = append(t.set.Wakes, ledger.Wake{Ref: p.Ref, Org: p.Org})
-	t.e.Spec.Next, t.e.Status.Tries = &Next{Plan: p.ID, Operation: begin.Object.ID}, 0
-	t.e.Status.Ended, t.op = t.at, "destroy"
-	t.e.Status.Message = "its end has come"
+	t.e.Spec.Next, t.e.Status.Tries = next, 0
+	t.e.Status.Ended, t.e.Status.EndPlan, t.op = t.at, p.ID, "destroy"
+	if !again {
+		t.e.Status.Message = "its end has come"
+	}
 	return nil
+}
+
+// endPlan is the plan of the end that was refused before, or a new one.
+func (t *turn) endPlan(ctx context.Context) (p Plan, again bool, err error) {
+	if id := t.e.Status.EndPlan; id != "" {
+		o, err := t.Store.Get(ctx, ledger.Ref{Kind: KindPlan.Name, ID: id})
+		if err == nil && o.Deleted.IsZero() && o.Phase != Applied {
+			p, err = DecodePlan(o)
+			return p, true, err
+		}
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return p, false, err
+		}
+	}
+	return Plan{Object: ledger.Object{Ref: ledger.Ref{Kind: KindPlan.Name, ID: ledger.NewID()}, Org: t.e.Org, Owner: t.e.Owner, Name: t.e.Name, Parent: t.e.ID}}, false, nil
 }
 
 // withoutApprovals leaves out verdicts that only ask for somebody's approval.

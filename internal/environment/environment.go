@@ -57,11 +57,14 @@ var Kind = ledger.Kind{
 		{Name: "ends", Type: ledger.Time}, // planned destruction
 		{Name: "drifted", Type: ledger.Int},
 	},
-	Totals:   [][]string{{}, {"org"}, {"template"}},
+	Totals:   [][]string{{}, {"org"}, {"template"}, Census},
 	Text:     []string{"name", "tags"},
 	Lookup:   []string{"template", "owner"},
 	Searched: true, Linked: true,
 }
+
+// Census are the columns by which metrics count environments.
+var Census = []string{"phase"}
 
 // KindResource declares resources. The parent is the environment, the name the
 // address.
@@ -178,8 +181,9 @@ type Status struct {
 	Secrets   map[string]string          `json:"secrets,omitempty"` // output: reference of the keeper's
 	Entries   []Endpoint                 `json:"entries,omitempty"`
 	Checks    []Endpoint                 `json:"checks,omitempty"`
-	Reminded  time.Time                  `json:"reminded,omitzero"` // of the end, or when that was set
-	Ended     time.Time                  `json:"ended,omitzero"`    // the end had come, and it was said or tried
+	Reminded  time.Time                  `json:"reminded,omitzero"`  // of the end, or when that was set
+	Ended     time.Time                  `json:"ended,omitzero"`     // the end had come, and it was said or tried
+	EndPlan   string                     `json:"end_plan,omitempty"` // the plan of that, which is made again each time it is tried
 	Looked    int64                      `json:"looked,omitempty"`
 	Observed  time.Time                  `json:"observed,omitzero"`
 	Deployed  time.Time                  `json:"deployed,omitzero"`
@@ -273,6 +277,7 @@ type ResourceStatus struct {
 	Corrected   []time.Time      `json:"corrected,omitempty"` // within the last hour
 	Log         string           `json:"log,omitempty"`       // digest of the last turn's log
 	LogFrom     int64            `json:"log_from,omitempty"`  // how much of its beginning is not kept
+	LogTurn     int64            `json:"log_turn,omitempty"`  // that it is of
 }
 
 // PlanSpec is what a plan was asked for.
@@ -284,9 +289,13 @@ type PlanSpec struct {
 	Parameters  map[string]any `json:"parameters,omitempty"`
 	Description string         `json:"description,omitempty"`
 	Tags        []string       `json:"tags,omitempty"`
-	TTL         time.Duration  `json:"ttl,omitempty"`
-	Destroy     bool           `json:"destroy,omitempty"`
-	Operator    bool           `json:"operator,omitempty"` // see Spec
+	// Describes and Tagged: whoever asked named them. What was not named is as it was
+	// when the plan was made, and what people write meanwhile stays.
+	Describes bool          `json:"describes,omitempty"`
+	Tagged    bool          `json:"tagged,omitempty"`
+	TTL       time.Duration `json:"ttl,omitempty"`
+	Destroy   bool          `json:"destroy,omitempty"`
+	Operator  bool          `json:"operator,omitempty"` // see Spec
 	// End: it is the environment's own end, which needs no approval: it was made with
 	// that end.
 	End bool `json:"end,omitempty"`

@@ -21,5 +21,29 @@ var RemindOf = remind
 // ProbeOnce probes an endpoint.
 func ProbeOnce(ctx context.Context, c template.Check) (good bool, message string) {
 	c.Timeout = document.Duration(5 * time.Second)
-	return NewService(Config{}).do(ctx, Environment{}, probe{Check: c})
+	return NewService(Config{}).do(ctx, Whose{}, probe{Check: c})
 }
+
+// Patrol probes what is due, and tells how long until something is; negative: nothing
+// will be.
+func (s *Service) Patrol(ctx context.Context) time.Duration {
+	for {
+		due, next := s.rests.take(s.Now(), probing)
+		if len(due) == 0 {
+			return next
+		}
+		for _, v := range due {
+			s.visit(ctx, v)
+		}
+	}
+}
+
+// Logs counts those that are at hand.
+func (s *Service) Logs() int {
+	s.logs.mu.Lock()
+	defer s.logs.mu.Unlock()
+	return len(s.logs.of)
+}
+
+// Adopt keeps watch over what was there before.
+func (s *Service) Adopt(ctx context.Context) error { return s.adopt(ctx) }

@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +16,14 @@ import (
 type gates struct {
 	mu sync.Mutex
 	of map[string]*gate
+	// paces outlive gates, which come and go with each piece of quick work.
+	paces map[string]pace
 }
+
+// pace is when work of an environment was last left under way here, and when
+// nothing of it was under way elsewhere. Until the first has long been over, what
+// is under way is counted each time.
+type pace struct{ lasting, calm time.Time }
 
 type gate struct {
 	running int
@@ -23,6 +31,11 @@ type gate struct {
 	parked  []ledger.Ref
 	at      map[string]time.Time // of those parked: when they were last woken
 }
+
+const (
+	calmFor    = 100 * time.Millisecond
+	lastingFor = time.Minute
+)
 
 // rewake is after how long one that was woken and has not come is woken again.
 const rewake = time.Second
@@ -133,6 +146,51 @@ func (g *gate) due(room int, now time.Time) (out []ledger.Ref) {
 	}
 	g.parked = g.parked[passed:]
 	return out
+}
+
+// lasting notes that work is left under way.
+func (g *gates) lasting(environment string, now time.Time) {
+	g.keep(environment, now, func(p *pace) { p.lasting = now })
+}
+
+// counted notes how much is under way elsewhere.
+func (g *gates) counted(environment string, n int64, now time.Time) {
+	g.keep(environment, now, func(p *pace) {
+		if p.calm = now; n > 0 {
+			p.calm = time.Time{}
+		}
+	})
+}
+
+func (g *gates) keep(environment string, now time.Time, change func(*pace)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.paces == nil {
+		g.paces = map[string]pace{}
+	}
+	p, known := g.paces[environment]
+	if change(&p); !known && len(g.paces)%100 == 99 {
+		maps.DeleteFunc(g.paces, func(_ string, p pace) bool { return now.Sub(p.lasting) >= lastingFor && now.Sub(p.calm) >= calmFor })
+	}
+	g.paces[environment] = p
+}
+
+// calm reports whether nothing was under way elsewhere a moment ago, and nothing
+// of this environment takes long here. Whoever is told otherwise counts; others
+// need not count at the same time.
+func (g *gates) calm(environment string, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	p := g.paces[environment]
+	if at := g.of[environment]; at != nil && at.told > 0 || p.calm.IsZero() || now.Sub(p.lasting) < lastingFor {
+		return false
+	}
+	if now.Sub(p.calm) < calmFor {
+		return true
+	}
+	p.calm = now
+	g.paces[environment] = p
+	return false
 }
 
 // tell counts those running whose phase says so.

@@ -3,10 +3,14 @@ package environment
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/operation"
 )
 
 // maxLog is how much of a resource's log is kept: the end of it.
@@ -26,28 +30,124 @@ type logs struct {
 type lines struct {
 	mu    sync.Mutex
 	veil  veil
+	head  string // its first line, if anything is said
 	text  []byte
 	from  int64 // offset of the first byte that is kept
 	open  []byte
 	dirty bool // there is more than what was kept last
+
+	turn int64
+	// kept is the digest that it was kept under last, and the one before: whether that
+	// was written down too is not known yet.
+	kept [2]string
+	idle time.Time // since when nobody writes to it here; zero: somebody does
 }
 
-// begin returns the log of a resource's turn. Kept is what an earlier run left.
-func (l *logs) begin(id string, v veil, kept []byte, from int64) *lines {
+// logRest is how long the lines of a run are at hand that has left: another replica
+// may have gone on with it.
+const logRest = 10 * time.Minute
+
+// begin opens the log of a run. Kept is what was said before. What others have left
+// for long goes.
+func (l *logs) begin(id string, at *lines, now time.Time) *lines {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil {
 		l.of = map[string]*lines{}
 	}
-	at := l.of[id]
+	for id, other := range l.of {
+		if left := other.left(); !left.IsZero() && now.Sub(left) > logRest {
+			delete(l.of, id)
+		}
+	}
+	l.of[id] = at
+	return at
+}
+
+// resume goes on with the log of a turn that this process has left, unless another
+// one has gone on with it since.
+func (l *logs) resume(id string, turn int64, digest string, v veil) *lines {
+	at := l.live(id)
 	if at == nil {
-		at = &lines{text: kept, from: from}
-		l.of[id] = at
+		return nil
 	}
 	at.mu.Lock()
-	at.veil = v
-	at.mu.Unlock()
+	defer at.mu.Unlock()
+	if at.turn != turn || !at.is(digest) {
+		return nil
+	}
+	at.dirty = at.dirty || at.kept[0] != digest // what was kept last is nowhere
+	at.veil, at.idle = v, time.Time{}
 	return at
+}
+
+// is: nobody but this process has kept anything since. Under the lock.
+func (l *lines) is(digest string) bool { return digest == l.kept[0] || digest == l.kept[1] }
+
+func (l *lines) keptAs(digest string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept = [2]string{digest, l.kept[0]}
+}
+
+func (l *lines) left() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.idle
+}
+
+// leave: nobody writes to it for now.
+func (l *logs) leave(id string, now time.Time) {
+	if at := l.live(id); at != nil {
+		at.mu.Lock()
+		at.idle = now
+		at.mu.Unlock()
+	}
+}
+
+// begin opens the log: of a turn that goes on where an earlier run left it, here or
+// elsewhere.
+func (n *run) begin(ctx context.Context, v veil) error {
+	s := n.r.Status
+	if n.log = n.logs.resume(n.r.ID, n.r.Spec.Turn, s.Log, v); n.log == nil {
+		at := &lines{veil: v, turn: n.r.Spec.Turn, kept: [2]string{s.Log, s.Log}}
+		if s.Log != "" && s.LogTurn == n.r.Spec.Turn {
+			var err error
+			if at.text, err = n.Keeper.Blob(ctx, s.Log); err != nil && !fault.Is(err, fault.NotFound) {
+				return err
+			}
+			at.from = s.LogFrom
+		}
+		if len(at.text) == 0 {
+			at.head = n.heading(ctx)
+		}
+		n.log = n.logs.begin(n.r.ID, at, n.Now())
+	}
+	if s.Attempts > 0 {
+		n.log.say("-- try %d", s.Attempts+1)
+	}
+	return nil
+}
+
+// heading leads from what an executor says back to who asked for it. What cannot be
+// found is left out: it is in the ledger, too.
+func (n *run) heading(ctx context.Context) string {
+	id := n.e.Status.Operation
+	if id == "" {
+		return fmt.Sprintf("-- of environment %s, %s\n", n.e.Name, n.task.Cause)
+	}
+	line := fmt.Sprintf("-- of environment %s, operation %s", n.e.Name, id)
+	if o, err := n.Store.Get(ctx, ledger.Ref{Kind: operation.Kind.Name, ID: id}); err == nil {
+		var spec operation.Spec
+		if json.Unmarshal(o.Spec, &spec) == nil && spec.Cause != "" {
+			line += ", " + string(spec.Cause)
+		}
+	}
+	return line + "\n"
+}
+
+func (s *ResourceStatus) keepsLog(digest string, from, turn int64) {
+	s.Log, s.LogFrom, s.LogTurn = digest, from, turn
 }
 
 func (l *logs) end(id string) {
@@ -81,6 +181,9 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 func (l *lines) add(line []byte) {
+	if len(l.text) == 0 && l.from == 0 {
+		l.text = append(l.text, l.head...)
+	}
 	l.text = append(l.text, l.veil.text(string(bytes.ToValidUTF8(line, []byte("?"))))...)
 	l.dirty = true
 	if over := len(l.text) - maxLog; over > 0 {
@@ -139,12 +242,16 @@ func (s *Service) tail(ctx context.Context, o ledger.Object, offset int64) (Tail
 func (s *Service) part(ctx context.Context, id, digest string, from, offset int64, running bool) (Tail, error) {
 	t := Tail{Running: running}
 	var text []byte
-	// One that is left of a run which another replica has ended is not being said.
-	if live := s.logs.live(id); live != nil && running {
+	live, said := s.logs.live(id), false
+	if live != nil && running {
 		live.mu.Lock()
-		text, from = bytes.Clone(live.text), live.from
+		// What is left of a run that another replica has gone on with is not being said.
+		if said = live.idle.IsZero() || live.is(digest); said {
+			text, from = bytes.Clone(live.text), live.from
+		}
 		live.mu.Unlock()
-	} else if digest != "" {
+	}
+	if !said && digest != "" {
 		var err error
 		if text, err = s.Keeper.Blob(ctx, digest); err != nil {
 			return Tail{}, err

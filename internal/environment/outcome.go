@@ -36,7 +36,7 @@ func (n *run) came(ctx context.Context, sh *sheet, node template.Node, c *call, 
 	if away {
 		return n.gone(ctx)
 	}
-	outputs := hide(result.Outputs, c.Describe(), node.Secret)
+	outputs := hide(result.Outputs, c.about, node.Secret)
 	v := veilOf(append(c.known, outputs)...)
 	plain, sealed, stale, err := n.keep(ctx, outputs, s.Secrets)
 	if err == nil {
@@ -197,7 +197,8 @@ func (n *run) keepLog(ctx context.Context, last bool) error {
 	}
 	digest, err := n.Keeper.PutBlob(ctx, text)
 	if err == nil {
-		n.r.Status.Log, n.r.Status.LogFrom = digest, from
+		n.log.keptAs(digest)
+		n.r.Status.keepsLog(digest, from, n.r.Spec.Turn)
 	}
 	return err
 }
@@ -220,7 +221,7 @@ func (n *run) finish(ctx context.Context, op string) (reconcile.Result, error) {
 	if n.r.Spec.Absent {
 		phase = ResourceLeaving
 	}
-	left, err := n.Store.Total(ctx, ledger.Query{Kind: KindResource.Name, Scope: map[string]any{"parent": n.e.ID, "phase": phase}})
+	left, err := n.left(ctx, phase)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

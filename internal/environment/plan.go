@@ -111,7 +111,7 @@ func planNext(e Environment, seen Seen, _ time.Time) []Action {
 		return []Action{Take{}}
 	case Planning, Asking:
 		if e.Spec.Turn > 0 {
-			return nil
+			return waitsFor(e, *p)
 		}
 		message := "its plan is being made"
 		if p.Phase == Asking {
@@ -120,6 +120,20 @@ func planNext(e Environment, seen Seen, _ time.Time) []Action {
 		return []Action{Say{Phase: Deploying, Message: message}, Come{After: time.Minute, Why: message}}
 	}
 	return []Action{Reject{p.Status.Message}}
+}
+
+// waitsFor tells people of an environment that is well what is wanted of it, where
+// somebody has to approve that first. Others have more urgent things to tell, and an
+// end that has come is told as such.
+func waitsFor(e Environment, p Plan) []Action {
+	message := "a change waits: " + p.Status.Message
+	if p.Spec.Destroy {
+		message = "its destruction waits: " + p.Status.Message
+	}
+	if p.Phase != Asking || p.Spec.End || e.Phase != OK || e.Status.Operation != "" || e.Status.Message == message {
+		return nil
+	}
+	return []Action{Say{Phase: e.Phase, Message: message}}
 }
 
 func planLay(e Environment, _ Seen, _ time.Time) []Action {

@@ -40,7 +40,8 @@ func (r *Plans) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.R
 	case Asking:
 		return r.approve(ctx, p)
 	}
-	return reconcile.Done(ledger.Set{}), nil
+	set, err := r.leaves(ctx, p.Object)
+	return reconcile.Done(set), err
 }
 
 func (r *Plans) make(ctx context.Context, task reconcile.Task, p Plan) (reconcile.Result, error) {
@@ -58,6 +59,7 @@ func (r *Plans) make(ctx context.Context, task reconcile.Task, p Plan) (reconcil
 		return reconcile.Result{}, err
 	}
 	found, err := r.survey(ctx, p)
+	_ = r.tidy(ctx, p) // it is only about room
 	switch {
 	case ctx.Err() != nil:
 		return reconcile.Result{}, ctx.Err()

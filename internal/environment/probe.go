@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"syscall"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/template"
 )
 
@@ -31,16 +31,8 @@ type prober struct {
 	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-var errLinkLocal = errors.New("link-local addresses are not probed")
-
 func newProber() prober {
-	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
-		// What a machine tells itself about its credentials lives there.
-		if at, err := netip.ParseAddrPort(address); err == nil && at.Addr().Unmap().IsLinkLocalUnicast() {
-			return errLinkLocal
-		}
-		return nil
-	}}
+	dialer := &net.Dialer{Control: resilience.Control}
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		return dialer.DialContext(ctx, network, local(address))
 	}
@@ -92,7 +84,7 @@ func (p probe) name() string {
 }
 
 // do probes once, within the check's timeout. The message says what is wrong.
-func (s *Service) do(ctx context.Context, e Environment, p probe) (good bool, message string) {
+func (s *Service) do(ctx context.Context, whose Whose, p probe) (good bool, message string) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Timeout))
 	defer cancel()
 	switch {
@@ -106,7 +98,7 @@ func (s *Service) do(ctx context.Context, e Environment, p probe) (good bool, me
 		conn.Close()
 		return true, ""
 	}
-	return s.catalogued(ctx, e, p)
+	return s.catalogued(ctx, whose, p)
 }
 
 func (p prober) http(ctx context.Context, of probe) (bool, string) {
@@ -144,8 +136,8 @@ func unreachable(err error, timeout time.Duration) string {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Sprintf("it does not answer within %s", timeout)
-	case errors.Is(err, errLinkLocal):
-		return errLinkLocal.Error()
+	case errors.Is(err, resilience.ErrLinkLocal):
+		return resilience.ErrLinkLocal.Error()
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "nobody listens there"
 	case errors.As(err, &dns):
@@ -156,7 +148,7 @@ func unreachable(err error, timeout time.Duration) string {
 	return "it cannot be reached"
 }
 
-func (s *Service) catalogued(ctx context.Context, e Environment, p probe) (bool, string) {
+func (s *Service) catalogued(ctx context.Context, whose Whose, p probe) (bool, string) {
 	if s.Health == nil || s.Connections == nil {
 		return false, "this server cannot ask Consul"
 	}
@@ -164,7 +156,7 @@ func (s *Service) catalogued(ctx context.Context, e Environment, p probe) (bool,
 	if name == "" {
 		name = "default"
 	}
-	c, err := s.Connections.Open(ctx, "consul", name, Whose{Org: e.Org, Template: e.Spec.Template, Operator: e.Spec.Operator})
+	c, err := s.Connections.Open(ctx, "consul", name, whose)
 	if err != nil {
 		return false, err.Error()
 	}

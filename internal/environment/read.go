@@ -107,7 +107,7 @@ func (s *Service) PlanOf(ctx context.Context, environment, hashOrID string) (led
 		return access.From(ctx).Sees(o.Org, o.Owner) && (environment == "" || parent != "" && o.Parent == parent || parent == "" && o.Name == environment)
 	}
 	o, err := s.Store.Get(ctx, ledger.Ref{Kind: KindPlan.Name, ID: hashOrID})
-	if err == nil && mine(o) {
+	if err == nil && mine(o) && o.Deleted.IsZero() {
 		return o, nil
 	}
 	if err != nil && !fault.Is(err, fault.NotFound) {

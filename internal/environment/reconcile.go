@@ -2,6 +2,7 @@ package environment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -44,6 +45,7 @@ func (s *Service) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.looks, id)
+	delete(s.tallies, id)
 	s.rests.forget(id)
 }
 
@@ -295,10 +297,20 @@ func (t *turn) take(ctx context.Context) error {
 	if spec.Turn++; spec.Turn == 1 {
 		spec.FirstEnd = spec.Ends
 	}
+	if n.Operation == "" { // an end that was refused before
+		begin := operation.Start("destroy", t.e.Object, ledger.BySchedule("end"))
+		t.set.Puts, n.Operation = append(t.set.Puts, begin), begin.Object.ID
+	}
 	spec.Planned, spec.Plan, spec.Next = spec.Turn, p.ID, nil
-	spec.Version, spec.Parameters, spec.Description, spec.Tags, spec.Destroy = p.Spec.Version, p.Spec.Parameters, p.Spec.Description, p.Spec.Tags, p.Spec.Destroy
+	spec.Version, spec.Parameters, spec.Destroy = p.Spec.Version, p.Spec.Parameters, p.Spec.Destroy
+	if p.Spec.Describes {
+		spec.Description = p.Spec.Description
+	}
+	if p.Spec.Tagged {
+		spec.Tags = p.Spec.Tags
+	}
 	if t.e.Phase = Destroying; !spec.Destroy {
-		t.e.Phase, spec.Told = Deploying, &Told{Description: spec.Description, Tags: spec.Tags}
+		t.e.Phase, spec.Told = Deploying, &Told{Description: p.Spec.Description, Tags: p.Spec.Tags}
 	}
 	t.op = t.e.Phase
 	t.e.Status.Operation, t.e.Status.Tries, t.e.Status.Since, t.e.Status.Message = n.Operation, 0, t.at, "its resources are laid out"
@@ -346,8 +358,15 @@ func (t *turn) settle(ctx context.Context, a Settle) error {
 	return nil
 }
 
-// clean ends the environment, of which nothing is left.
+// clean ends the environment, of which nothing is left. Counts alone are not believed:
+// what would be left behind nobody could ever take away.
 func (t *turn) clean(ctx context.Context) error {
+	q := ResourcesOf(t.e.Object)
+	q.Limit = 1
+	if left, err := t.Store.List(ctx, q); err != nil || len(left) > 0 {
+		t.next = &Come{After: glanceEvery, Why: "its resources are worked on"}
+		return errors.Join(err, t.rouse(ctx))
+	}
 	s := &t.e.Status
 	if err := t.finish(ctx, s.Operation, operation.Succeeded, ""); err != nil {
 		return err

@@ -149,11 +149,11 @@ func (s *Resources) Reconcile(ctx context.Context, task reconcile.Task) (reconci
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	e, err := Decode(parent)
+	of, err := s.parent(parent)
 	if err != nil {
 		return reconcile.Result{}, reconcile.Terminal(err)
 	}
-	n := &run{Service: s.Service, task: task, r: r, e: e, loaded: map[string]Resource{}}
+	n := &run{Service: s.Service, task: task, r: r, e: of.Environment, of: of, loaded: map[string]Resource{}}
 	around, err := n.around(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -184,8 +184,9 @@ type mark struct {
 
 // around looks at those that stand in the way, up to the first that does.
 func (n *run) around(ctx context.Context) (Around, error) {
-	a := Around{Laid: n.e.Status.Laid, Look: n.e.Spec.Look, Last: n.lastLook(n.r.ID), Leaving: n.e.Spec.Destroy, Every: n.every(), Told: n.task.Cause == byWatch}
+	a := Around{Laid: n.e.Status.Laid, Look: n.e.Spec.Look, Last: n.lastLook(n.r.ID), Leaving: n.e.Spec.Destroy, Told: n.task.Cause == byWatch}
 	if a.Laid < n.r.Spec.Turn || n.r.settled() || !n.r.Deleted.IsZero() {
+		a.Every = n.every() // of use to what is settled alone
 		return a, nil
 	}
 	ids := n.r.Spec.Needs
@@ -298,7 +299,7 @@ func (n *run) wakes(ctx context.Context) []ledger.Wake {
 	ids := n.r.Spec.Needs
 	if !n.r.Spec.Absent {
 		ids = n.r.Spec.Frees
-		sh, err := n.sheet(ctx, n.e.Spec.Version, n.e.Spec.Parameters, n.e.facts())
+		sh, err := n.layout(ctx)
 		if i, ok := -1, false; err == nil { // otherwise the environment finds them
 			if i, ok = sh.byID[n.r.ID]; ok {
 				ids = slices.Concat(ids, sh.needed[i])

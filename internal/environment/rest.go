@@ -2,51 +2,8 @@ package environment
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"sync"
-	"time"
-
-	"github.com/droverhq/drover/internal/fault"
-	"github.com/droverhq/drover/internal/template"
 )
-
-const (
-	// maxChecks is how many endpoints an environment has room for.
-	maxChecks = 500
-	// probesAtOnce bounds the probes of one environment, probing those of one server
-	// that are probed at a time: endpoints that hang must not stop everything else.
-	probesAtOnce = 16
-	probing      = 8
-)
-
-// vigil is what is remembered of the endpoints of one environment: only verdicts
-// are written down.
-type vigil struct {
-	key     string
-	probes  []probe
-	tallies []Tally
-	next    []time.Time
-}
-
-// rests is what is remembered of environments at rest.
-type rests struct {
-	mu     sync.Mutex
-	vigils map[string]*vigil
-	strays map[string]strayed
-	room   chan struct{}
-}
-
-func (r *rests) forget(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.vigils, id)
-	delete(r.strays, id)
-}
-
-func (e *Environment) vigilKey() string {
-	return fmt.Sprint(e.Spec.Version, e.Status.Laid, e.Status.Deployed.UnixNano())
-}
 
 // atEase sees what an environment at rest is decided on.
 func (s *Service) atEase(ctx context.Context, e Environment, seen *Seen) error {
@@ -60,8 +17,8 @@ func (s *Service) atEase(ctx context.Context, e Environment, seen *Seen) error {
 	}
 	s.rests.mu.Lock()
 	defer s.rests.mu.Unlock()
-	if v := s.rests.vigils[e.ID]; v != nil && v.key == e.vigilKey() && len(v.next) > 0 {
-		seen.ProbeAt = slices.MinFunc(v.next, time.Time.Compare)
+	if v := s.rests.vigils[e.ID]; v != nil && v.key == e.vigilKey() {
+		seen.ProbeAt = v.until.Add(-vigilSlack)
 	}
 	if last := s.rests.strays[e.ID]; !last.none || last.laid != e.Status.Laid {
 		seen.StrayAt = last.at.Add(strayEvery)
@@ -86,131 +43,38 @@ func (t *turn) endpoints(ctx context.Context) error {
 	return nil
 }
 
-// vigil evaluates the endpoints of an environment, and takes over what was decided.
-func (s *Service) vigil(ctx context.Context, e Environment) (*vigil, error) {
-	sh, err := s.sheet(ctx, e.Spec.Version, e.Spec.Parameters, e.facts())
-	if err != nil {
-		return nil, err
-	}
-	var failed error
-	known := s.known(ctx, sh, &failed, nil)
-	v := &vigil{key: e.vigilKey()}
-	add := func(address string) error {
-		checks, err := sh.Checks(ctx, address, known)
-		if failed != nil {
-			return failed
-		}
-		for _, c := range checks {
-			v.probes = append(v.probes, probe{Check: filled(c), of: address})
-		}
-		return err
-	}
-	err = add("")
-	for _, n := range sh.nodes {
-		if err == nil && len(n.Checks) > 0 {
-			err = add(n.Address)
-		}
-	}
-	for _, g := range sh.Groups() {
-		if err == nil && g.Address != "" {
-			err = add(g.Address)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range e.Status.Entries {
-		v.probes = append(v.probes, probe{Check: filled(template.Check{Name: entry.Name, HTTP: entry.URL}), entry: true})
-	}
-	if len(v.probes) > maxChecks {
-		return nil, fault.New(fault.Invalid, "it has %d status endpoints: at most %d are looked after", len(v.probes), maxChecks)
-	}
-	v.tallies, v.next = make([]Tally, len(v.probes)), make([]time.Time, len(v.probes))
-	for i, p := range v.probes {
-		if known := p.endpoint(&e.Status); known != nil {
-			v.tallies[i] = Tally{OK: known.OK, Message: known.Message, At: known.At}
-		}
-	}
-	return v, nil
-}
-
-// endpoint is where the status tells of a probe.
-func (p probe) endpoint(s *Status) *Endpoint {
-	all := s.Checks
-	if p.entry {
-		all = s.Entries
-	}
-	for i := range all {
-		if all[i].Name == p.name() && all[i].Of == p.of && all[i].URL == p.url() {
-			return &all[i]
-		}
-	}
-	return nil
-}
-
-// probe probes what is due, and writes where a verdict has changed.
+// probe has this replica probe the endpoints until the work is due again. It only
+// writes what it has found out already.
 func (t *turn) probe(ctx context.Context) error {
 	t.rests.mu.Lock()
 	v := t.rests.vigils[t.e.ID]
+	same := v != nil && v.key == t.e.vigilKey()
 	t.rests.mu.Unlock()
-	if v == nil || v.key != t.e.vigilKey() {
+	if !same {
 		var err error
 		if v, err = t.vigil(ctx, t.e); err != nil {
 			return err
 		}
-		t.rests.mu.Lock()
-		t.rests.vigils[t.e.ID] = v
-		t.rests.mu.Unlock()
 	}
-	select {
-	case t.rests.room <- struct{}{}:
-		defer func() { <-t.rests.room }()
-	default:
-		t.next = &Come{After: time.Second, Why: "many are being probed"}
-		return nil
-	}
-	if err := t.round(ctx, v); err != nil {
-		return err
-	}
-	t.e.Status.Checks, t.e.Status.Entries = slices.Clone(t.e.Status.Checks), slices.Clone(t.e.Status.Entries)
-	for i, p := range v.probes {
-		at, now := p.endpoint(&t.e.Status), v.tallies[i]
-		if at != nil && now.OK != nil && (at.OK == nil || *at.OK != *now.OK) {
-			at.OK, at.Row, at.Message, at.At = now.OK, now.Row, now.Message, now.At
-		}
-	}
-	phase, message := health(slices.Concat(t.e.Status.Checks, t.e.Status.Entries))
-	if phase != t.e.Phase || phase == Fail && message != t.e.Status.Message {
+	wait := vigilFor
+	if phase, message := health(slices.Concat(t.e.Status.Checks, t.e.Status.Entries)); phase != t.e.Phase || phase == Fail && message != t.e.Status.Message {
 		t.say(phase, message)
 	}
+	if t.e.Phase == Waiting {
+		wait = vigilUndecided
+	}
+	t.next = &Come{After: wait, Why: "its status endpoints are probed meanwhile"}
 	if len(v.probes) == 0 {
-		t.next = &Come{After: time.Minute, Why: "there is nothing to probe"}
+		return nil
 	}
+	t.rests.mu.Lock()
+	defer t.rests.mu.Unlock()
+	if !same {
+		v.due = t.at
+	}
+	v.until = t.at.Add(wait + vigilSlack)
+	t.rests.vigils[t.e.ID] = v
 	return nil
-}
-
-// round probes those that are due, many at once. It starts at most probesAtOnce
-// goroutines and waits for them.
-func (t *turn) round(ctx context.Context, v *vigil) error {
-	due := make(chan int)
-	var workers sync.WaitGroup
-	for range min(probesAtOnce, len(v.probes)) {
-		workers.Go(func() {
-			for i := range due {
-				good, message := t.do(ctx, t.e, v.probes[i])
-				v.tallies[i] = Weigh(v.probes[i].Check, v.tallies[i], good, message, t.e.Status.Deployed, t.at)
-				v.next[i] = t.at.Add(time.Duration(v.probes[i].Every))
-			}
-		})
-	}
-	for i := range v.probes {
-		if !v.next[i].After(t.at) {
-			due <- i
-		}
-	}
-	close(due)
-	workers.Wait()
-	return ctx.Err()
 }
 
 // count tells what is there.

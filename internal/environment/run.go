@@ -21,6 +21,7 @@ type run struct {
 	*Service
 	task   reconcile.Task
 	e      Environment
+	of     *parent             // e, with what others know of it
 	loaded map[string]Resource // those that were looked at, by id
 
 	lock   sync.Mutex // over the two below, while a call is under way
@@ -47,7 +48,7 @@ var errUnwanted = errors.New("something else is wanted by now")
 // work has the executor make the resource or take it away, within the bound of the
 // environment.
 func (n *run) work(ctx context.Context, away bool) (reconcile.Result, error) {
-	sh, err := n.sheet(ctx, n.e.Spec.Version, n.e.Spec.Parameters, n.e.facts())
+	sh, err := n.layout(ctx)
 	limit := 10
 	if err == nil {
 		limit = sh.atOnce()
@@ -72,6 +73,9 @@ func (n *run) work(ctx context.Context, away bool) (reconcile.Result, error) {
 		}
 	}()
 	result, err := n.effect(ctx, sh, away)
+	if n.r.Phase == Applying {
+		n.gates.lasting(n.e.ID, n.Now())
+	}
 	for _, ref := range leave() {
 		result.Write.Wakes = append(result.Write.Wakes, ledger.Wake{Ref: ref, Org: n.r.Org})
 	}
@@ -84,7 +88,15 @@ func (n *run) elsewhere(ctx context.Context) (int, error) {
 	if n.r.Phase == Applying {
 		return 0, nil // it has its place already
 	}
+	now := n.Now()
+	if n.gates.calm(n.e.ID, now) {
+		return 0, nil
+	}
 	applying, err := n.Store.Total(ctx, ledger.Query{Kind: KindResource.Name, Scope: map[string]any{"parent": n.e.ID, "phase": Applying}})
+	if err != nil {
+		applying = 1
+	}
+	n.gates.counted(n.e.ID, applying, now)
 	return max(0, int(applying)-n.gates.told(n.e.ID)), err
 }
 
@@ -117,6 +129,7 @@ func (n *run) effect(ctx context.Context, sh *sheet, away bool) (reconcile.Resul
 	if err := n.begin(ctx, c.veil); err != nil {
 		return reconcile.Result{}, err
 	}
+	defer n.logs.leave(n.r.ID, n.Now())
 	c.resource.Log = n.log
 	result, err := n.attend(ctx, c, away)
 	if ctx.Err() != nil {
@@ -195,28 +208,11 @@ func (n *run) version(sh *sheet) string {
 	return n.e.Spec.Version
 }
 
-// begin opens the log: of a turn that goes on where an earlier run left it.
-func (n *run) begin(ctx context.Context, v veil) error {
-	var kept []byte
-	from := int64(0)
-	if s := n.r.Status; s.Log != "" && (s.Attempts > 0 || n.r.Phase == Applying) && n.logs.live(n.r.ID) == nil {
-		var err error
-		if kept, err = n.Keeper.Blob(ctx, s.Log); err != nil && !fault.Is(err, fault.NotFound) {
-			return err
-		}
-		from = s.LogFrom
-	}
-	n.log = n.logs.begin(n.r.ID, v, kept, from)
-	if n.r.Status.Attempts > 0 {
-		n.log.say("-- try %d", n.r.Status.Attempts+1)
-	}
-	return nil
-}
-
 // attend makes the call. While it takes long, people see that it is under way and
 // read its log, and it ends where something else is wanted. It starts at most one
 // goroutine, which ends with the call.
 func (n *run) attend(ctx context.Context, c *call, away bool) (executor.Result, error) {
+	ctx, span := n.follow(ctx, away)
 	ctx, n.cancel = context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	slow := time.AfterFunc(n.slow, func() {
@@ -237,6 +233,9 @@ func (n *run) attend(ctx context.Context, c *call, away bool) (executor.Result, 
 		}
 		return err
 	})
+	if span != nil {
+		span.End(wrong(err))
+	}
 	unwanted := errors.Is(context.Cause(ctx), errUnwanted)
 	n.cancel(nil)
 	if !slow.Stop() {
@@ -270,7 +269,8 @@ func (n *run) watch(ctx context.Context, away bool) {
 		}
 		if text, from, news := n.log.flush(false); news {
 			if digest, err := n.Keeper.PutBlob(ctx, text); err == nil {
-				_ = n.record(ctx, "log", func(r *Resource) { r.Status.Log, r.Status.LogFrom = digest, from })
+				n.log.keptAs(digest)
+				_ = n.record(ctx, "log", func(r *Resource) { r.Status.keepsLog(digest, from, r.Spec.Turn) })
 			}
 		}
 		if time.Since(looked) < n.glance {

@@ -40,7 +40,7 @@ func (s *Runs) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.Re
 	case RunRunning:
 		return s.ended(ctx, r, fault.New(fault.Unavailable, "%s", interrupted))
 	case RunEnded:
-		return reconcile.Done(ledger.Set{}), s.shred(ctx, r.Spec.Arguments)
+		return s.over(ctx, r)
 	}
 	select {
 	case s.runs <- struct{}{}:
@@ -62,6 +62,19 @@ func (s *Runs) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.Re
 		return reconcile.Result{}, err
 	}
 	return s.run(ctx, task, r, command, files)
+}
+
+// over shreds what was handed over to a run that has ended, and removes what is
+// beyond what is kept.
+func (s *Runs) over(ctx context.Context, r Run) (reconcile.Result, error) {
+	if err := s.shred(ctx, r.Spec.Arguments); err != nil {
+		return reconcile.Result{}, err
+	}
+	set, err := s.leaves(ctx, r.Object)
+	if err == nil && len(set.Puts) == 0 {
+		set, err = s.surplus(ctx, r)
+	}
+	return reconcile.Done(set), err
 }
 
 func (s *Runs) prepare(ctx context.Context, r Run) (c template.Command, files map[string][]byte, err error) {
@@ -120,7 +133,7 @@ func (s *Runs) run(ctx context.Context, task reconcile.Task, r Run, c template.C
 		hidden[i] = text
 	}
 	v := veilOf(executor.NewSecret(hidden))
-	log := s.logs.begin(r.ID, v, nil, 0)
+	log := s.logs.begin(r.ID, &lines{veil: v}, s.Now())
 	defer s.logs.end(r.ID)
 	ended, kept := make(chan struct{}), make(chan Run, 1)
 	go func() {

@@ -50,6 +50,7 @@ type Config struct {
 type Service struct {
 	Config
 	layouts layouts
+	parents parents
 	gates   gates
 	logs    logs
 	calls   calls
@@ -60,6 +61,8 @@ type Service struct {
 	mu    sync.Mutex
 	looks map[string]look // by environment
 	marks map[string]mark // by resource
+	// tallies are how many resources are left to work on, by environment.
+	tallies map[string]tally
 	// sights is when resources were last looked at.
 	sights map[string]time.Time
 
@@ -73,15 +76,16 @@ func NewService(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Service{Config: c, slow: slowAfter, glance: 3 * time.Second, looks: map[string]look{}, marks: map[string]mark{},
+	return &Service{Config: c, slow: slowAfter, glance: 3 * time.Second, looks: map[string]look{}, marks: map[string]mark{}, tallies: map[string]tally{},
 		sights: map[string]time.Time{}, prober: newProber(), runs: make(chan struct{}, runsAtOnce),
-		rests: rests{vigils: map[string]*vigil{}, strays: map[string]strayed{}, room: make(chan struct{}, probing)}}
+		rests: rests{vigils: map[string]*vigil{}, strays: map[string]strayed{}}}
 }
 
 // Reconcilers of the room by kind, for the loop.
 func (s *Service) Reconcilers() map[string]reconcile.Reconciler {
 	return map[string]reconcile.Reconciler{
 		Kind.Name: &Environments{s}, KindResource.Name: &Resources{s}, KindPlan.Name: &Plans{s}, KindRun.Name: &Runs{s},
+		KindDrift.Name: &Drifts{s},
 	}
 }
 
@@ -156,7 +160,7 @@ func (s *Service) draft(ctx context.Context, order PlanOrder) (p Plan, e *Enviro
 	}
 	p = Plan{Object: ledger.Object{Ref: ledger.Ref{Kind: KindPlan.Name, ID: ledger.NewID()}, Org: org, Owner: owner, Phase: Planning},
 		Spec: PlanSpec{Environment: order.Environment, ID: ledger.NewID(), Parameters: order.Parameters,
-			Description: order.Description, Tags: order.Tags, TTL: order.TTL, Destroy: order.Destroy, Operator: who.Admin}}
+			Description: order.Description, Tags: order.Tags, Describes: order.Description != "", Tagged: order.Tags != nil, TTL: order.TTL, Destroy: order.Destroy, Operator: who.Admin}}
 	ref := order.Template
 	if e != nil {
 		p.Spec.Environment, p.Spec.ID, p.Spec.Operator = e.Name, e.ID, e.Spec.Operator

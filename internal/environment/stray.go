@@ -2,6 +2,8 @@ package environment
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/droverhq/drover/internal/executor"
@@ -18,8 +20,13 @@ type strayed struct {
 	none bool // none of its executors can list
 }
 
-// maxStrays is how many new ones are told at a time.
-const maxStrays = 200
+const (
+	// maxStrays is how many new ones are told at a time.
+	maxStrays = 200
+	// maxListed is how many an executor lists at most: beyond, what it does not list may
+	// be there all the same.
+	maxListed = 1000
+)
 
 // stray asks every executor that can list what is there that nobody expects. It is
 // only told: nothing of it is ever removed.
@@ -41,36 +48,35 @@ func (t *turn) stray(ctx context.Context) error {
 	if len(by) == 0 {
 		return nil
 	}
-	open, err := t.Store.List(ctx, ledger.Query{Kind: KindDrift.Name, Limit: page,
-		Where: ledger.And{equals("environment", t.e.ID), equals("phase", DriftOpen)}})
+	known, err := t.knownStrays(ctx)
 	if err != nil {
 		return err
 	}
-	known := map[string]Drift{}
-	for _, o := range open {
-		d, err := DecodeDrift(o)
-		if err != nil {
-			return err
-		}
-		if d.Spec.What == driftStray {
-			known[o.Name] = d
-		}
-	}
-	whole := true
+	whole, room, told := true, maxStrays, map[string]bool{}
 	for _, all := range by {
 		found, err := t.strays(ctx, all)
 		if err != nil { // what could not be listed is not known: nothing of it is gone
 			whole = false
 			continue
 		}
-		if err := t.tellStrays(found, all, known); err != nil {
+		whole = whole && len(found) < maxListed
+		if room, err = t.tellStrays(slices.DeleteFunc(found, func(s executor.Stray) bool {
+			twice := told[s.Name] // two connections may lead to the same place
+			told[s.Name] = true
+			return twice
+		}), all, known, room); err != nil {
 			return err
 		}
+	}
+	if room == 0 { // there may be more: the next look comes soon
+		t.rests.mu.Lock()
+		t.rests.strays[t.e.ID] = strayed{at: t.at.Add(glanceEvery - strayEvery), laid: t.e.Status.Laid}
+		t.rests.mu.Unlock()
 	}
 	if !whole {
 		return nil
 	}
-	for _, d := range known {
+	for _, d := range slices.SortedFunc(maps.Values(known), func(a, b Drift) int { return compare(a.Name, b.Name) })[:min(len(known), maxStrays)] {
 		d.ended(DriftGone, t.at)
 		put, err := d.put(DriftGone)
 		if err != nil {
@@ -81,13 +87,43 @@ func (t *turn) stray(ctx context.Context) error {
 	return nil
 }
 
-// tellStrays writes records of what is new, and takes those that are known off the list.
-func (t *turn) tellStrays(found []executor.Stray, all []Resource, known map[string]Drift) error {
-	for _, s := range found[:min(len(found), maxStrays)] {
+// knownStrays are those that are told already, by name.
+func (t *turn) knownStrays(ctx context.Context) (map[string]Drift, error) {
+	known := map[string]Drift{}
+	for after := ""; ; {
+		open, err := t.Store.List(ctx, ledger.Query{Kind: KindDrift.Name, Limit: page, AfterID: after,
+			Where: ledger.And{equals("environment", t.e.ID), equals("phase", DriftOpen)}})
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range open {
+			d, err := DecodeDrift(o)
+			if err != nil {
+				return nil, err
+			}
+			if d.Spec.What == driftStray {
+				known[o.Name] = d
+			}
+		}
+		if len(open) < page {
+			return known, nil
+		}
+		after = open[len(open)-1].ID
+	}
+}
+
+// tellStrays writes records of what is new, as many as there is room for, and takes
+// those that are known off the list. It returns the room that is left.
+func (t *turn) tellStrays(found []executor.Stray, all []Resource, known map[string]Drift, room int) (int, error) {
+	for _, s := range found {
 		if _, is := known[s.Name]; is {
 			delete(known, s.Name)
 			continue
 		}
+		if room == 0 {
+			continue
+		}
+		room--
 		beside := Resource{Object: ledger.Object{Ref: t.e.Ref}}
 		for _, r := range all {
 			if r.Spec.Address == s.Where {
@@ -98,11 +134,11 @@ func (t *turn) tellStrays(found []executor.Stray, all []Resource, known map[stri
 		d.Name, d.Spec.Address, d.Fields["address"] = s.Name, s.Where, s.Where
 		put, err := d.put(DriftOpen)
 		if err != nil {
-			return err
+			return room, err
 		}
 		t.set.Puts = append(t.set.Puts, put)
 	}
-	return nil
+	return room, nil
 }
 
 // strays lists what is beside resources of one executor and connection.
@@ -125,7 +161,7 @@ func (t *turn) strays(ctx context.Context, all []Resource) (found []executor.Str
 		found, err = c.Executor.(executor.Lister).List(ctx, given)
 		return err
 	})
-	return found[:min(len(found), 1000)], err
+	return found[:min(len(found), maxListed)], err
 }
 
 // forgives ends the records of an environment that is gone.

@@ -125,6 +125,7 @@ type asking struct {
 	problems []string
 	kind     fault.Kind
 	failed   map[string]bool // by address: it or what it needs
+	taken    [][]string      // by node
 }
 
 // ask plans the nodes wave by wave, each with what those before it will tell, and
@@ -135,7 +136,7 @@ func (s *Service) ask(ctx context.Context, p Plan, there []Resource) ([]PlannedC
 		return nil, err
 	}
 	a := &asking{Service: s, sheet: sh, of: p.facts(), operator: p.Spec.Operator, there: make(map[string]*Resource, len(there)),
-		known: make(map[string]template.Known, len(sh.nodes)), failed: map[string]bool{}}
+		known: make(map[string]template.Known, len(sh.nodes)), failed: map[string]bool{}, taken: make([][]string, len(sh.nodes))}
 	for i := range there {
 		a.there[there[i].ID] = &there[i]
 	}
@@ -145,6 +146,7 @@ func (s *Service) ask(ctx context.Context, p Plan, there []Resource) ([]PlannedC
 			return nil, err
 		}
 	}
+	a.clashes()
 	if len(a.problems) > 0 {
 		return nil, fault.New(a.kind, "%s", sentences(a.problems, 20))
 	}
@@ -237,9 +239,10 @@ func (a *asking) node(ctx context.Context, i int) PlannedChange {
 		return err
 	})
 	if err != nil {
-		return a.fail(n, err)
+		return a.fail(n, a.holder(ctx, on, err))
 	}
-	d := c.Describe()
+	a.taken[i] = change.Takes
+	d := c.about
 	outputs := hide(foreseen(change, c.resource.Outputs, d), d, n.Secret)
 	a.mu.Lock()
 	a.known[n.Address] = template.Known{Outputs: outputs}

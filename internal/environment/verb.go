@@ -175,7 +175,7 @@ func (s *Service) Extend(ctx context.Context, environment string, until time.Tim
 		if err := s.mayEnd(ctx, *e, until); err != nil {
 			return err
 		}
-		e.Spec.Ends, e.Status.Reminded = until.UTC().Truncate(time.Second), now.UTC()
+		e.Spec.Ends, e.Status.Reminded, e.Status.EndPlan = until.UTC().Truncate(time.Second), now.UTC(), ""
 		if until.IsZero() {
 			e.Spec.Ends = time.Time{}
 		}

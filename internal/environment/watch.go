@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/executor"
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
@@ -63,6 +64,9 @@ func (s *Service) Watch(ctx context.Context, feed *ledger.Feed) error {
 					w.follow(ctx, c.Object)
 				}
 			}
+		}
+		if fault.Reason(err) == "truncated" { // it was away for days: look at all again
+			after = -1
 		}
 		if err != nil {
 			select {

@@ -236,6 +236,7 @@ func (w *world) start() {
 	w.guard.Waiters = map[string]breaker.Waiters{environment.KindPlan.Name: w.s}
 	w.all = maps.Clone(w.s.Reconcilers())
 	w.all[breaker.KindApproval.Name] = &breaker.Reconciler{Service: w.guard}
+	w.must(w.s.Adopt(context.Background()))
 }
 
 func (w *world) must(err error) {
@@ -306,6 +307,9 @@ func (w *world) work(d time.Duration) {
 		due := w.claimed(8)
 		for _, piece := range due.Work {
 			w.run(piece)
+		}
+		if next := w.s.Patrol(context.Background()); next >= 0 && (due.Next < 0 || next < due.Next) {
+			due.Next = max(next, time.Millisecond)
 		}
 		if len(due.Work) > 0 || due.Next == 0 {
 			w.clock = w.clock.Add(time.Millisecond)

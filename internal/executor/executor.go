@@ -102,6 +102,7 @@ type Resource struct {
 	Address     string // within the environment: "db", "web[0]", "front.api"
 	Environment string // name, for people
 	Org, Owner  string // whose environment it is
+	Operator    bool   // an operator of the control plane has made it
 	Tags        []string
 	// Connection to work through, opened by name; nil where Description.Connects
 	// is false.
@@ -157,6 +158,9 @@ type Change struct {
 	// Mark of what was seen: the same for as long as nothing has moved. It says
 	// nothing of a secret.
 	Mark string
+	// Takes names what the resource will have for itself, in the words that NotOurs is
+	// told with: "the key shop/size". Two on one connection cannot take the same.
+	Takes []string
 }
 
 // Field is one difference. Values of secrets are Hidden.

@@ -43,6 +43,7 @@ type View struct {
 	Mark       string // see Change; the same until Make has happened
 	// Outputs as they will be, Unknown where that is not known.
 	Outputs map[string]any
+	Takes   []string // see Change
 }
 
 func (v View) right() bool { return v.There && len(v.Fields) == 0 }
@@ -71,7 +72,7 @@ func (t Things) Plan(ctx context.Context, r Resource) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	c := Change{Action: None, Mark: v.Mark, Outputs: v.Outputs, Fields: slices.Concat(v.Left, v.Fields)}
+	c := Change{Action: None, Mark: v.Mark, Outputs: v.Outputs, Takes: v.Takes, Fields: slices.Concat(v.Left, v.Fields)}
 	switch forces := func(f Field) bool { return f.Forces }; {
 	case slices.ContainsFunc(c.Fields, forces):
 		f := c.Fields[slices.IndexFunc(c.Fields, forces)]

@@ -3,6 +3,7 @@ package executor
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
@@ -10,6 +11,18 @@ import (
 
 	"github.com/droverhq/drover/internal/fault"
 )
+
+// Unreached is why a call over HTTP was not answered, without what was asked for: the
+// path of a secret is not for everybody who uses the same connection.
+func Unreached(err error) error {
+	for {
+		var u *url.Error
+		if !errors.As(err, &u) {
+			return err
+		}
+		err = u.Err
+	}
+}
 
 // Transport reads where a connection leads over HTTP, and how: the options
 // address, ca, cert, key (PEM) and serverName. Nothing is taken from the

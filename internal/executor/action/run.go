@@ -54,7 +54,7 @@ type Runner struct {
 	loading map[string]*sync.Mutex // by digest
 }
 
-// NewRunner makes a runner.
+// NewRunner makes a runner, and clears up what those of earlier processes have left.
 func NewRunner(cfg Config) *Runner {
 	if cfg.MaxOutput <= 0 {
 		cfg.MaxOutput = 64 << 10
@@ -69,6 +69,7 @@ func NewRunner(cfg Config) *Runner {
 	for _, name := range cfg.Allow {
 		r.allow[filepath.Base(name)] = name
 	}
+	r.sweep()
 	return r
 }
 
@@ -191,19 +192,19 @@ func (r *Runner) Run(ctx context.Context, c Command) (Output, error) {
 		ctx, stop = context.WithTimeout(ctx, c.Timeout)
 		defer stop()
 	}
-	dir, err := os.MkdirTemp(r.cfg.Work, "drover-run-")
-	if err != nil {
-		return Output{}, fault.New(fault.Unavailable, "there is no room for a command to run in: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	if err := lay(dir, c.Files); err != nil {
-		return Output{}, err
-	}
-	program, err := r.program(ctx, c, dir)
+	at, err := r.enter()
 	if err != nil {
 		return Output{}, err
 	}
-	return r.start(ctx, c, dir, program)
+	defer at.leave()
+	if err := lay(at.dir, c.Files); err != nil {
+		return Output{}, err
+	}
+	program, err := r.program(ctx, c, at.dir)
+	if err != nil {
+		return Output{}, err
+	}
+	return r.start(ctx, c, at, program)
 }
 
 // lay writes files into a directory, and never beside it.
@@ -242,14 +243,15 @@ func (r *Runner) program(ctx context.Context, c Command, dir string) (string, er
 	return r.download(ctx, c.App)
 }
 
-func (r *Runner) start(ctx context.Context, c Command, dir, program string) (Output, error) {
+func (r *Runner) start(ctx context.Context, c Command, at room, program string) (Output, error) {
+	dir := at.dir
 	strike := newStrike(c.Secrets)
 	log := &lines{to: c.Log, strike: strike}
 	out := &head{max: r.cfg.MaxOutput}
 	for n := 0; ; n++ {
 		cmd := exec.CommandContext(ctx, program)
 		cmd.Args = append([]string{c.Argv[0]}, c.Argv[1:]...)
-		cmd.Dir = dir
+		cmd.Dir, cmd.ExtraFiles = dir, []*os.File{at.hold}
 		cmd.Env = []string{"PATH=" + path, "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8"}
 		for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 			cmd.Env = append(cmd.Env, name+"="+c.Env[name])

@@ -153,7 +153,7 @@ func (c *client) explain(ctx context.Context, err error) error {
 		if errors.As(err, &f) {
 			return err
 		}
-		return fault.New(fault.Unavailable, "%s does not answer (%w); it is tried again by itself", c.name, err)
+		return fault.New(fault.Unavailable, "%s does not answer (%w); it is tried again by itself", c.name, executor.Unreached(err))
 	}
 	switch body := strings.ToLower(no.body); {
 	case strings.Contains(body, "acl not found"), no.code == http.StatusUnauthorized:
@@ -167,5 +167,5 @@ func (c *client) explain(ctx context.Context, err error) error {
 	case no.code == http.StatusBadRequest:
 		return fault.New(fault.Invalid, "%s does not take this: %s", c.name, no.body)
 	}
-	return fault.New(fault.Unavailable, "%s cannot do this at the moment (%s); it is tried again by itself", c.name, no.Error())
+	return fault.New(fault.Unavailable, "%s cannot do this at the moment (status %d); it is tried again by itself", c.name, no.code)
 }

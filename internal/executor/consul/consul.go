@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/expr"
@@ -51,14 +52,17 @@ func (*Executor) Describe() executor.Description {
 		return m
 	}
 	name := "^[A-Za-z0-9_.-]+$"
+	form := func(needed []any, more ...any) map[string]any {
+		return map[string]any{"required": needed, "propertyNames": map[string]any{"enum": slices.Concat(needed, more)}}
+	}
 	return executor.Description{
 		Summary: "keys, or a service, in Consul",
 		Inputs: map[string]any{
 			"type": "object", "additionalProperties": false,
 			"oneOf": []any{
-				map[string]any{"required": []any{"key", "value"}},
-				map[string]any{"required": []any{"prefix", "keys"}},
-				map[string]any{"required": []any{"service", "address", "port"}},
+				form([]any{"key", "value"}),
+				form([]any{"prefix", "keys"}),
+				form([]any{"service", "address", "port"}, "id", "node", "tags", "meta", "checks"),
 			},
 			"properties": map[string]any{
 				"key":    text("one key", "pattern", "^[^/]", "maxLength", 512, "examples", []any{"shop/size"}),

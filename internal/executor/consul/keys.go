@@ -130,6 +130,9 @@ func (k *keys) Look(ctx context.Context) (executor.View, error) {
 		return executor.View{}, executor.NotOurs("the key " + foreign)
 	}
 	v := executor.View{Name: k.name(), Outputs: k.Outputs()}
+	for key := range k.want {
+		v.Takes = append(v.Takes, "the key "+key)
+	}
 	seen := []any{"keys"}
 	for _, key := range k.all() {
 		pair, want := k.have[key], k.want[key]

@@ -191,6 +191,9 @@ func (s *service) Look(ctx context.Context) (executor.View, error) {
 		return executor.View{}, executor.NotOurs("the service " + foreign)
 	}
 	v := executor.View{Name: "service " + s.r.Input("service").Text(), Outputs: s.Outputs()}
+	if s.known() {
+		v.Takes = []string{"the service " + s.place()}
+	}
 	seen := []any{"service"}
 	for _, place := range s.places() {
 		reg := s.have[place]

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -150,6 +152,13 @@ func foreign(t *testing.T, b *bench) {
 	}
 	_, err = y.try(t.Context())
 	expect(t, "what is another resource's", err, fault.Conflict, "not-ours")
+	// Whoever plans for both tells that they take the same.
+	c, planned := x.Executor.Plan(t.Context(), x.call(false))
+	if planned != nil || !b.Nameless && !slices.ContainsFunc(c.Takes, func(what string) bool {
+		return strings.HasPrefix(err.Error(), what+" is there already") || strings.HasPrefix(err.Error(), what+" belongs to ")
+	}) {
+		t.Errorf("a plan takes %q, %v; who is refused reads %q", c.Takes, planned, err)
+	}
 	y.destroy(t)
 	b.look(t, "after another resource has tried", before)
 	x.sound(t, "after another resource has tried")

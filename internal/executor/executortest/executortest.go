@@ -50,10 +50,11 @@ type Config struct {
 	// itself.
 	Look func(t testing.TB) map[string]string
 
-	Take   func(t testing.TB, n int)        // makes the nth thing; nil: that cannot be
-	Edit   func(t testing.TB, n int)        // changes the nth thing, each time to something else
-	Delete func(t testing.TB, n int)        // removes the nth thing
-	Beside func(t testing.TB, n int) string // puts something beside it, named as List names it; nil: that cannot be
+	Take     func(t testing.TB, n int)        // makes the nth thing; nil: that cannot be
+	Nameless bool                             // nobody can tell beforehand what a resource takes
+	Edit     func(t testing.TB, n int)        // changes the nth thing, each time to something else
+	Delete   func(t testing.TB, n int)        // removes the nth thing
+	Beside   func(t testing.TB, n int) string // puts something beside it, named as List names it; nil: that cannot be
 
 	Down func(t testing.TB) (up func())   // nil: nothing can be down
 	Hang func(t testing.TB) (back func()) // what is behind it takes calls and does not answer; nil: nothing can hang

@@ -38,7 +38,7 @@ func (Executor) Describe() executor.Description {
 		Inputs: map[string]any{
 			"type": "object", "additionalProperties": false, "required": []any{"path", "content"},
 			"properties": map[string]any{
-				"path":    map[string]any{"type": "string", "minLength": 1, "maxLength": 512, "description": "where it is, inside the connection's directory", "examples": []any{"shop/settings.ini"}},
+				"path":    map[string]any{"type": "string", "minLength": 1, "maxLength": 512, "pattern": `^([^/.]|\.[^/.]|\.\.[^/])(.*[^/])?$`, "description": "where it is, inside the connection's directory", "examples": []any{"shop/settings.ini"}},
 				"content": map[string]any{"type": "string", "maxLength": largest, "description": "what is in it"},
 				"mode":    map[string]any{"type": "string", "pattern": "^0?[0-7]{3}$", "default": "0644", "description": "who may read and write it"},
 			},
@@ -125,7 +125,7 @@ func decide(r executor.Resource, w wanted, seen survey, directory string) execut
 	}
 	where := executor.Field{Path: "path", After: executor.Unknown{}}
 	if w.path != "" {
-		where.After = filepath.ToSlash(w.path)
+		where.After, c.Takes = filepath.ToSlash(w.path), []string{"the file " + w.path}
 	}
 	switch {
 	case len(old) > 0:

@@ -212,7 +212,7 @@ func another(o map[string]any) string {
 // decide is what Apply would do about what was seen.
 func (v view) decide() executor.Change {
 	c := executor.Change{Action: executor.None, Mark: v.mark, Fields: v.fields}
-	c.Outputs = map[string]any{"objects": list(v.inventory)}
+	c.Outputs, c.Takes = map[string]any{"objects": list(v.inventory)}, names(v.inventory)
 	if len(v.fields) == 0 {
 		return c // the status is what it was: whoever refers to it has nothing new to wait for
 	}

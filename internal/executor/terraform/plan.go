@@ -112,7 +112,7 @@ func unmoved(planned, now string) bool {
 }
 
 // there reports whether what was made is there. A module that makes nothing is
-// there once its state is.
+// there once its state is; one that tells nothing either never has one.
 func there(head Head, p *tfjson.Plan, applied bool) bool {
 	if p.PriorState != nil && p.PriorState.Values != nil && managed(p.PriorState.Values.RootModule) > 0 {
 		return true
@@ -122,7 +122,10 @@ func there(head Head, p *tfjson.Plan, applied bool) bool {
 			return false
 		}
 	}
-	return applied && head.Lineage != "" && (p.PlannedValues == nil || managed(p.PlannedValues.RootModule) == 0)
+	if !applied || p.PlannedValues != nil && managed(p.PlannedValues.RootModule) > 0 {
+		return false
+	}
+	return head.Lineage != "" || p.PlannedValues != nil && len(p.OutputChanges) == 0
 }
 
 func managed(m *tfjson.StateModule) (n int) {

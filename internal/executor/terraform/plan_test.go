@@ -105,6 +105,20 @@ func TestMarksMoveWithWhatIsSeen(t *testing.T) {
 	if terraform.ExistsByPlan(head, gone, true) || !terraform.ExistsByPlan(head, drifted, true) || terraform.ExistsByPlan(terraform.Head{}, planOf(t, `"variables":{}`), true) {
 		t.Error("what is gone is there, or what is there is gone")
 	}
+	nothing := `"planned_values":{"root_module":{}}`
+	for reason, c := range map[string]struct {
+		plan    string
+		applied bool
+		want    bool
+	}{
+		"a module of nothing was applied":                  {nothing, true, true},
+		"a module of nothing was not applied":              {nothing, false, false},
+		"what tells something has a state once it is made": {nothing + `,"output_changes":{"o":{"actions":["create"],"after":1}}`, true, false},
+	} {
+		if terraform.ExistsByPlan(terraform.Head{}, planOf(t, c.plan), c.applied) != c.want {
+			t.Error(reason)
+		}
+	}
 	if d := cmp.Diff([]executor.Field{{Path: "x.y", Before: "made"}}, terraform.ReadDrift(gone)); d != "" {
 		t.Error(d)
 	}

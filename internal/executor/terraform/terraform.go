@@ -160,7 +160,11 @@ func (x *Executor) Observe(ctx context.Context, r executor.Resource) (executor.O
 		return executor.Observation{}, err
 	}
 	defer run.end()
-	p, _, err := run.plan(ctx, refresh)
+	mode := refresh
+	if state == nil { // whether that is as it should be only what it would make tells
+		mode = normal
+	}
+	p, _, err := run.plan(ctx, mode)
 	if err != nil {
 		return executor.Observation{}, err
 	}

@@ -92,3 +92,31 @@ func TestContract(t *testing.T) {
 		}
 	}
 }
+
+// A module that makes and tells nothing has been made once it was applied.
+func TestModuleOfNothing(t *testing.T) {
+	w := newWorld(t)
+	l := w.life("nothing", "variable \"size\" {\n  default = 1\n}\n", map[string]any{"size": int64(2)})
+	plan := func() executor.Action {
+		t.Helper()
+		c, err := w.x.Plan(t.Context(), w.call(l))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Action
+	}
+	if got := plan(); got != executor.Create {
+		t.Errorf("to %s before it was made", got)
+	}
+	w.apply(t, l)
+	if l.Outputs == nil {
+		l.Outputs = map[string]any{}
+	}
+	if got := plan(); got != executor.None {
+		t.Errorf("to %s once it was made", got)
+	}
+	if o, err := w.x.Observe(t.Context(), w.call(l)); err != nil || !o.Exists || len(o.Drift) > 0 {
+		t.Errorf("it is seen as %+v, %v", o, err)
+	}
+	w.destroy(t, l)
+}

@@ -206,7 +206,7 @@ func (c *client) explain(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case !errors.As(err, &no):
-		return fault.New(fault.Unavailable, "%s does not answer (%w); it is tried again by itself", c.name, err)
+		return fault.New(fault.Unavailable, "%s does not answer (%w); it is tried again by itself", c.name, executor.Unreached(err))
 	}
 	said := strings.ToLower(strings.Join(no.Errors, "; "))
 	switch {

@@ -84,6 +84,9 @@ func (p *policy) Look(ctx context.Context) (executor.View, error) {
 		return executor.View{}, executor.NotOurs("the policy " + foreign)
 	}
 	v := executor.View{Name: "policy " + p.name.Text(), Outputs: p.Outputs()}
+	if p.name.Known {
+		v.Takes = []string{"the policy " + p.name.Text()}
+	}
 	seen := []any{"policy"}
 	for _, name := range p.names() {
 		text, ok := p.have[name]

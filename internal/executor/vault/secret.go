@@ -203,8 +203,8 @@ func (s *secret) Look(ctx context.Context) (executor.View, error) {
 		return executor.View{}, executor.NotOurs("the secret " + foreign)
 	}
 	v := executor.View{Name: "secret " + s.at.String()}
-	if !s.known() {
-		v.Name = "secret"
+	if v.Takes = []string{"the secret " + s.at.String()}; !s.known() {
+		v.Name, v.Takes = "secret", nil
 	}
 	seen := []any{"secret"}
 	for _, name := range s.places() {

@@ -60,9 +60,9 @@ func (*Executor) Describe() executor.Description {
 		Inputs: map[string]any{
 			"type": "object", "additionalProperties": false,
 			"oneOf": []any{
-				map[string]any{"required": []any{"path", "data"}},
-				map[string]any{"required": []any{"path", "generate"}, "not": map[string]any{"required": []any{"data"}}},
-				map[string]any{"required": []any{"policy", "rules"}},
+				map[string]any{"required": []any{"path", "data"}, "propertyNames": map[string]any{"enum": []any{"mount", "path", "data", "generate"}}},
+				map[string]any{"required": []any{"path", "generate"}, "propertyNames": map[string]any{"enum": []any{"mount", "path", "generate"}}},
+				map[string]any{"required": []any{"policy", "rules"}, "propertyNames": map[string]any{"enum": []any{"policy", "rules"}}},
 			},
 			"properties": map[string]any{
 				"mount": map[string]any{"type": "string", "default": "secret", "pattern": "^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$", "description": "where a KV secrets engine of version 2 is mounted"},
