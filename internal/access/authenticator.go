@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -115,9 +116,13 @@ func (a *Authenticator) add(o OIDC, keys oidc.KeySet) {
 	}
 }
 
+// ErrIssuerAway is in the error for a token that nobody can verify at the moment: it may
+// be good another time.
+var ErrIssuerAway = errors.New("its issuer does not tell its keys at the moment")
+
 // Authenticate returns the principal of a token. Faults: Denied (reason
-// "token") for a bad one, and for one that cannot be verified because its issuer
-// is away; Unavailable where it is the ledger that is.
+// "token") for a bad one, and, with ErrIssuerAway in it, for one that cannot be
+// verified because its issuer is away; Unavailable where it is the ledger that is.
 // The texts say what is wrong with a token but hold nothing of it.
 func (a *Authenticator) Authenticate(ctx context.Context, token string) (Principal, error) {
 	if token == "" || len(token) > maxToken {
@@ -142,7 +147,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, token string) (Princip
 		case v.own && fault.Is(seen.err, fault.Unavailable), ctx.Err() != nil:
 			return Principal{}, fault.New(fault.Unavailable, "the keys of the token's issuer cannot be had: %w", seen.err)
 		case fault.Is(seen.err, fault.Unavailable):
-			return Principal{}, refused("the token cannot be verified: its issuer does not tell its keys at the moment")
+			return Principal{}, refused("the token cannot be verified: %w", ErrIssuerAway)
 		}
 		return Principal{}, refused("the token is not signed by its issuer, or is for somebody else")
 	}

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -258,7 +259,7 @@ func TestIssuerKeysRotateAndFail(t *testing.T) {
 	a := must(access.NewAuthenticator(access.AuthenticatorConfig{Clock: c.now, OIDC: []access.OIDC{{Issuer: p.URL}}}))(t)
 	p.broken.Store(true)
 	old := sign(t, jose.ES256, "old", ecKey, claims(p.URL, nil))
-	if _, err := a.Authenticate(t.Context(), old); fault.Reason(err) != "token" || !strings.Contains(err.Error(), "issuer does not tell its keys") {
+	if _, err := a.Authenticate(t.Context(), old); fault.Reason(err) != "token" || !errors.Is(err, access.ErrIssuerAway) || !strings.Contains(err.Error(), "issuer does not tell its keys") {
 		t.Fatalf("a token that nobody can verify is refused, with the culprit's name: %v", err)
 	}
 	p.broken.Store(false)

@@ -19,6 +19,7 @@ const AgentHealth = 8081
 type Installs struct {
 	Server string // URL that they connect to
 	Image  string
+	Trace  string // URL of the collector of their traces; empty: none
 	// Token makes one that the agent of a cluster connects with first.
 	Token func(ctx context.Context, clusterID string) (string, error)
 }
@@ -56,7 +57,7 @@ func (s *Service) agentBodies(c Cluster, profile *compiled) (out []offering.Step
 		return nil, false, err
 	}
 	stream, err := Install(InstallConfig{
-		Server: s.Installs.Server, Cluster: c.ID, Token: offering.Secret(secretJoin), Image: s.Installs.Image, Rules: rules, Health: AgentHealth,
+		Server: s.Installs.Server, Cluster: c.ID, Token: offering.Secret(secretJoin), Image: s.Installs.Image, Rules: rules, Health: AgentHealth, Trace: s.Installs.Trace,
 	})
 	if err != nil {
 		return nil, false, err

@@ -37,7 +37,7 @@ func installing(t *testing.T) (*fleet, *watching, *int) {
 	f := newFleet(t)
 	w, tokens := &watching{hands: hands{f.cloud}}, 0
 	f.Terraformer = w
-	f.Installs = &cluster.Installs{Server: "https://drover.example.org", Image: "drover:1", Token: func(_ context.Context, id string) (string, error) {
+	f.Installs = &cluster.Installs{Server: "https://drover.example.org", Image: "drover:1", Trace: "https://collector.example.org", Token: func(_ context.Context, id string) (string, error) {
 		tokens++
 		return fmt.Sprintf("token-%d-of-%s", tokens, id), nil
 	}}
@@ -75,7 +75,7 @@ func TestTheAgentIsTheFirstStep(t *testing.T) {
 	}
 	agent := w.of("drover.agent.agent")
 	if len(agent) == 0 || strings.Contains(string(agent[0].Body), "token-1") || !strings.Contains(string(agent[0].Body), `"--server=https://drover.example.org"`) ||
-		!strings.Contains(string(agent[0].Body), "/readyz") {
+		!strings.Contains(string(agent[0].Body), "/readyz") || !strings.Contains(string(agent[0].Body), `"--trace-endpoint=https://collector.example.org"`) {
 		t.Errorf("the agent is %+v", agent)
 	}
 	// What is kept in the ledger has no token in it.

@@ -143,6 +143,23 @@ func (s *Service) occupied(ctx context.Context, id string) (string, error) {
 	return "", nil
 }
 
+// deployed says what was deployed to a cluster from Git, for people; "" if nothing
+// was: it would be gone with the cluster.
+func (s *Service) deployed(ctx context.Context, id string) (string, error) {
+	if s.Deployed == nil {
+		return "", nil
+	}
+	names, total, err := s.Deployed.On(ctx, id, inTheWay)
+	if err != nil || total == 0 {
+		return "", err
+	}
+	more := ""
+	if rest := total - int64(len(names)); rest > 0 {
+		more = fmt.Sprintf(" and %d more", rest)
+	}
+	return fmt.Sprintf("%d deployments (%s%s)", total, strings.Join(names, ", "), more), nil
+}
+
 // Delete takes a cluster away that hosts nothing: its maker removes it, or it
 // only leaves the fleet where it was there before. The operation ends when it is
 // gone. Faults: Conflict, reason "not-empty".
@@ -159,6 +176,11 @@ func (s *Service) Delete(ctx context.Context, id string) (ledger.Object, error) 
 		what, err := s.occupied(ctx, id)
 		if err != nil {
 			return o, err
+		}
+		if what == "" {
+			if what, err = s.deployed(ctx, id); err != nil {
+				return o, err
+			}
 		}
 		if what != "" && c.Spec.Abandoned != "" {
 			return o, fault.New(fault.Conflict, "%s were lost with cluster %s: delete them first, so that its agent can be told to remove them if it returns", what, id).Because("not-empty")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 )
@@ -41,6 +42,9 @@ func (s *Service) Follow(ctx context.Context, feed *ledger.Feed) error {
 			}
 		} else if changes, err = feed.Next(ctx, after); err == nil {
 			err = f.tell(ctx, changes)
+		}
+		if fault.Reason(err) == "truncated" { // it was away for days: steps are looked at by themselves
+			after = -1
 		}
 		if err != nil {
 			select {

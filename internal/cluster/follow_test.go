@@ -66,7 +66,7 @@ func listening(t *testing.T) (*cluster.Service, *sqlledger.Ledger, <-chan []ledg
 // hears returns whom a change wakes, made again until the follower listens.
 func hears(t *testing.T, woken <-chan []ledger.Wake, change func()) []string {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		change()
 		select {

@@ -16,16 +16,23 @@ const (
 )
 
 // InstallConfig is what an agent is put on a Kubernetes cluster with. All but
-// Rules and Health are required.
+// Rules, Runtime, Health and Trace are required.
 type InstallConfig struct {
 	Server  string // URL that the agent connects to
 	Cluster string // id
 	Token   string // that it connects with first; it is given others later
 	Image   string
 	Rules   []Rule // see [Rules]
+	// Runtime is kubernetes, or argocd where deployments are carried out by an Argo CD
+	// of the cluster; default kubernetes. Neither gives the rights to deploy: see
+	// [Rights].
+	Runtime string
 	// Health is the port where the agent says that it is well; 0: nowhere, and
 	// Kubernetes restarts it only when it ends.
 	Health int
+	// Trace is the URL of the collector that the agent sends its traces to; empty:
+	// nowhere.
+	Trace string
 }
 
 func (c InstallConfig) check() error {
@@ -33,6 +40,9 @@ func (c InstallConfig) check() error {
 		if text == "" {
 			return fault.New(fault.Invalid, "an agent cannot be installed without its %s", name)
 		}
+	}
+	if c.Runtime != "" && c.Runtime != "kubernetes" && c.Runtime != "argocd" {
+		return fault.New(fault.Invalid, "an agent is installed with the runtime kubernetes or argocd, and not %.40q", c.Runtime)
 	}
 	return nil
 }
@@ -48,6 +58,9 @@ func Values(c InstallConfig) ([]byte, error) { return c.render(valuesTemplate) }
 func (c InstallConfig) render(t *template.Template) ([]byte, error) {
 	if err := c.check(); err != nil {
 		return nil, err
+	}
+	if c.Runtime == "" {
+		c.Runtime = "kubernetes"
 	}
 	var b bytes.Buffer
 	if err := t.Execute(&b, c); err != nil {
@@ -87,7 +100,9 @@ var valuesTemplate = parse(`server: {{json .Server}}
 cluster: {{json .Cluster}}
 token: {{json .Token}}
 image: {{json .Image}}
+runtime: {{.Runtime}}
 health: {{.Health}}
+traceEndpoint: {{json .Trace}}
 rules:{{template "rules" .Rules}}
 `)
 

@@ -58,12 +58,29 @@ func TestInstall(t *testing.T) {
 	}
 }
 
+// An agent sends its traces where it is told to, and is told nothing by default.
+func TestInstallOfWhoIsTraced(t *testing.T) {
+	const said = `- "--trace-endpoint=`
+	for trace, want := range map[string]bool{"": false, "https://collector.example.org:4318": true} {
+		c := installed
+		c.Trace = trace
+		stream, err := cluster.Install(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(stream), said+trace+`"`) && strings.Contains(string(stream), said); got != want {
+			t.Errorf("%q: %s", trace, stream)
+		}
+	}
+}
+
 func TestInstallWantsEverything(t *testing.T) {
 	for reason, edit := range map[string]func(*cluster.InstallConfig){
 		"no server":  func(c *cluster.InstallConfig) { c.Server = "" },
 		"no cluster": func(c *cluster.InstallConfig) { c.Cluster = "" },
 		"no token":   func(c *cluster.InstallConfig) { c.Token = "" },
 		"no image":   func(c *cluster.InstallConfig) { c.Image = "" },
+		"no runtime": func(c *cluster.InstallConfig) { c.Runtime = "process" },
 	} {
 		c := installed
 		edit(&c)
@@ -114,7 +131,11 @@ func TestTheChartSaysTheSame(t *testing.T) {
 	bare.Rules = nil
 	watched := installed
 	watched.Health = 8081
-	for reason, c := range map[string]cluster.InstallConfig{"rules": installed, "no rules": bare, "a health port": watched} {
+	beside := installed
+	beside.Runtime = "argocd"
+	traced := installed
+	traced.Trace = "https://collector.example.org:4318/x\"y"
+	for reason, c := range map[string]cluster.InstallConfig{"rules": installed, "no rules": bare, "a health port": watched, "beside Argo CD": beside, "traced": traced} {
 		t.Run(reason, func(t *testing.T) {
 			wrote, err := cluster.Values(c)
 			if err != nil {

@@ -113,7 +113,7 @@ spec:
           image: {{json .Image}}
           args:
             - agent
-            - --runtime=kubernetes
+            - --runtime={{.Runtime}}
             - --runtime-options=lease=drover-agent,namespace=drover-system
             - {{json (print "--server=" .Server)}}
             - {{json (print "--cluster=" .Cluster)}}
@@ -122,6 +122,9 @@ spec:
             - --log-format=json
 {{- if .Health}}
             - --health=:{{.Health}}
+{{- end}}
+{{- if .Trace}}
+            - {{json (print "--trace-endpoint=" .Trace)}}
 {{- end}}
           env:
             - name: POD_NAME

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
@@ -121,6 +122,11 @@ func (s *Service) Live(ctx context.Context, feed *ledger.Feed) error {
 		defer close(news)
 		for ctx.Err() == nil {
 			changes, err := feed.Next(ctx, after)
+			if fault.Reason(err) == "truncated" { // it was away for days, and is long taken for dead
+				if head, err := log.Head(ctx); err == nil {
+					after = head.Seq
+				}
+			}
 			if err != nil {
 				rest(ctx, lifeRetry)
 				continue

@@ -193,6 +193,13 @@ func (s *Service) DeleteOwn(ctx context.Context, id string) (ledger.Object, erro
 		if InUse(used) > 0 {
 			return o, fault.New(fault.Conflict, "cluster %s still hosts instances: delete them first", id)
 		}
+		what, err := s.deployed(ctx, id)
+		if err != nil {
+			return o, err
+		}
+		if what != "" {
+			return o, fault.New(fault.Conflict, "cluster %s still hosts %s: delete them first", id, what).Because("not-empty")
+		}
 		o, err = s.depart(ctx, c)
 		if fault.Reason(err) != "version" {
 			return o, err

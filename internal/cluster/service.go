@@ -56,6 +56,9 @@ type Service struct {
 	Left func(ledger.Change) string
 	// Hosted tells what runs on a cluster; nil: nobody can say.
 	Hosted Hosted
+	// Deployed tells what was deployed there from Git, but for what goes by itself
+	// with the cluster; nil: nothing is.
+	Deployed Hosted
 
 	store   Store
 	now     func() time.Time

@@ -50,3 +50,13 @@ func (s *Service) Uses(ctx context.Context) ([]Use, error) {
 	}
 	return out, nil
 }
+
+// All returns the clusters as they are now, oldest first. They are shared: nobody
+// changes them.
+func (s *Service) All(ctx context.Context) ([]*Known, error) {
+	found, err := s.view.look(ctx, s.store)
+	if err != nil {
+		return nil, err
+	}
+	return found.sorted, nil
+}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
@@ -79,6 +80,9 @@ func (v *view) follow(ctx context.Context, store ledger.Reader, log ledger.Log, 
 	}
 	for after := v.head.Seq; after < head.Seq; {
 		changes, err := log.Changes(ctx, ledger.ChangeQuery{After: after, Until: head.Seq, Kind: Kind.Name, Limit: followed})
+		if fault.Reason(err) == "truncated" {
+			v.byID = nil // the next look reads all
+		}
 		if err != nil {
 			return err
 		}

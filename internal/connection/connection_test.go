@@ -142,7 +142,7 @@ func TestWatch(t *testing.T) {
 	go func() { ended <- b.Watch(ctx) }()
 	count := func(want int) {
 		t.Helper()
-		for limit := time.After(20 * time.Second); len(b.List()) != want; {
+		for limit := time.After(2 * time.Minute); len(b.List()) != want; {
 			select {
 			case <-limit:
 				t.Fatalf("there are %d connections, want %d", len(b.List()), want)

@@ -3,6 +3,7 @@ package hook_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func TestAServiceThatHangsTakesFewWorkers(t *testing.T) {
 	defer hanging.Close()
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer other.Close()
-	caller := hook.New()
+	caller := hook.New(nil)
 	ended := make(chan error)
 	for range 16 {
 		go func() {
@@ -27,7 +28,7 @@ func TestAServiceThatHangsTakesFewWorkers(t *testing.T) {
 		}()
 		<-entered
 	}
-	if err := caller.Call(t.Context(), hook.Call{URL: hanging.URL, Phase: "ready", Timeout: time.Minute}); fault.Reason(err) != "busy" {
+	if err := caller.Call(t.Context(), hook.Call{URL: hanging.URL, Phase: "ready", Timeout: time.Minute}); fault.Reason(err) != "bulkhead-full" {
 		t.Errorf("a call too many got %v; want to be told to come later", err)
 	}
 	if err := caller.Call(t.Context(), hook.Call{URL: other.URL, Phase: "ready", Timeout: time.Minute}); err != nil {
@@ -38,5 +39,30 @@ func TestAServiceThatHangsTakesFewWorkers(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A seller's service that is away is left alone for a while, and another's is not;
+// what tenants name is always tried, because several share a host.
+func TestAServiceThatIsAwayIsGivenARest(t *testing.T) {
+	calls := map[string]int{}
+	var mu sync.Mutex
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		calls[r.URL.Path]++
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	defer broken.Close()
+	caller := hook.New(nil)
+	var last error
+	for range 8 {
+		last = caller.Call(t.Context(), hook.Call{URL: broken.URL + "/hook", Phase: "ready", Timeout: time.Minute})
+		if err := caller.Post(t.Context(), hook.Post{URL: broken.URL + "/webhook"}); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("a receiver that fails gives %v", err)
+		}
+	}
+	if fault.Reason(last) != "breaker-open" || calls["/hook"] != 5 || calls["/webhook"] != 8 {
+		t.Errorf("after %v the last call got %v", calls, last)
 	}
 }

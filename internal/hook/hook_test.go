@@ -30,7 +30,7 @@ func TestCallTellsWhatAndWhose(t *testing.T) {
 		}
 	}))
 	defer seller.Close()
-	err := hook.New().Call(context.Background(), hook.Call{
+	err := hook.New(nil).Call(context.Background(), hook.Call{
 		URL: seller.URL + "/reserve", Timeout: time.Minute, Phase: "preparing",
 		Fence: reconcile.Fence{ID: "i1", Generation: 3, Token: 7}, Body: map[string]string{"name": "rex"},
 	})
@@ -71,7 +71,7 @@ func TestAnswers(t *testing.T) {
 				_, _ = io.WriteString(w, "hunter2")
 			}
 		}))
-		err := hook.New().Call(context.Background(), hook.Call{URL: seller.URL, Timeout: time.Minute, Phase: "ready", Body: json.RawMessage("{}")})
+		err := hook.New(nil).Call(context.Background(), hook.Call{URL: seller.URL, Timeout: time.Minute, Phase: "ready", Body: json.RawMessage("{}")})
 		seller.Close()
 		if c.ok != (err == nil) || err != nil && fault.Of(err) != c.want || calls != 1 {
 			t.Errorf("%s: status %d became %v after %d calls", c.reason, c.status, err, calls)
@@ -87,7 +87,7 @@ func TestSilenceEndsTheCall(t *testing.T) {
 	seller := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-released }))
 	defer seller.Close()
 	defer close(released)
-	err := hook.New().Call(context.Background(), hook.Call{URL: seller.URL, Timeout: time.Millisecond, Phase: "ready"})
+	err := hook.New(nil).Call(context.Background(), hook.Call{URL: seller.URL, Timeout: time.Millisecond, Phase: "ready"})
 	if !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a hook that says nothing became %v", err)
 	}
@@ -97,11 +97,11 @@ func TestNobodyThere(t *testing.T) {
 	seller := httptest.NewServer(http.NotFoundHandler())
 	seller.Close()
 	secret := seller.URL + "/?key=hunter2"
-	err := hook.New().Call(context.Background(), hook.Call{URL: secret, Timeout: time.Minute, Phase: "ready"})
+	err := hook.New(nil).Call(context.Background(), hook.Call{URL: secret, Timeout: time.Minute, Phase: "ready"})
 	if !fault.Is(err, fault.Unavailable) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a hook that is not there became %v", err)
 	}
-	if err := hook.New().Call(context.Background(), hook.Call{URL: "http://[::1", Timeout: time.Minute, Phase: "ready"}); !fault.Is(err, fault.Invalid) {
+	if err := hook.New(nil).Call(context.Background(), hook.Call{URL: "http://[::1", Timeout: time.Minute, Phase: "ready"}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a URL that is none became %v", err)
 	}
 }

@@ -96,6 +96,9 @@ func (e *Executor) Plan(ctx context.Context, r executor.Resource) (executor.Chan
 		return executor.Change{}, err
 	}
 	c := executor.Change{Action: executor.None, Mark: w.mark(), Fields: w.fields()}
+	if w.name != "" {
+		c.Takes = []string{"the instance " + w.label()}
+	}
 	switch {
 	case w.in == nil:
 		c.Action, c.Why = executor.Create, "there is no such instance"
@@ -283,7 +286,7 @@ func (e *Executor) by(ctx context.Context, in *Instance) (string, error) {
 	if e.log == nil {
 		return "", nil
 	}
-	changes, err := e.log.Changes(ctx, ledger.ChangeQuery{Kind: Kind.Name, ID: in.ID, Reverse: true, Limit: 100})
+	changes, err := e.log.Changes(ctx, ledger.ChangeQuery{Kind: Kind.Name, ID: in.ID, Reverse: true, Left: true, Limit: 100})
 	if err != nil {
 		return "", err
 	}

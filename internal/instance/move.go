@@ -329,7 +329,7 @@ func (s *Service) observeOther(ctx context.Context, in Instance, item Observatio
 	}
 	last := c.Observed
 	if last.equal(seen) && claims == nil || last != nil && last.Placement == seen.Placement && last.Generation > seen.Generation {
-		return none, nil
+		return Written{Object: in.Object}, nil
 	}
 	off, ok := s.Offerings.Get(in.Spec.Offering)
 	if !ok {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/trace"
 )
 
 // Observation is what an agent says of one instance.
@@ -25,6 +26,7 @@ type Observation struct {
 	AdminURL   string        // of the instance's own API
 	Conditions []Condition
 	Leaf       uint64 // of all that the agent said of it; 0: its protocol has none
+	Trace      string // of what was done to it; empty: nobody follows that
 }
 
 // Outcome is what became of observations.
@@ -33,14 +35,15 @@ type Outcome struct {
 	// Strangers are refused ones of what the ledger has nothing of in this
 	// cluster: instances that nobody knows, that are gone, or that are elsewhere.
 	Strangers []string
-	Later     []string  // that may be taken once their offering is loaded
-	Written   []Written // that were news
+	Later     []string        // that may be taken once their offering is loaded
+	Written   []Written       // that were news
+	Known     []ledger.Object // instances of which they were none, as the ledger has them
 }
 
 // Written is an instance as a report left it.
 type Written struct {
 	Object ledger.Object
-	Seq    int64
+	Seq    int64 // 0: it was not written, the report was no news
 }
 
 // RouteReport is where the data plane takes traffic for a host of the instance:
@@ -111,6 +114,8 @@ func (s *Service) Observe(ctx context.Context, clusterID string, items []Observa
 			}
 		case written[i].Seq > 0:
 			out.Written = append(out.Written, written[i])
+		case written[i].Object.ID != "":
+			out.Known = append(out.Known, written[i].Object)
 		}
 	}
 	return out, err
@@ -118,6 +123,12 @@ func (s *Service) Observe(ctx context.Context, clusterID string, items []Observa
 
 func (s *Service) observe(ctx context.Context, clusterID string, item Observation) (Written, error) {
 	var none Written
+	if item.Trace != "" {
+		var span *trace.Span
+		ctx, span = trace.From(ctx).Continue(ctx, item.Trace, "report instance")
+		span.Set(trace.Text("drover.id", item.ID), trace.Text("drover.cluster", clusterID), trace.Text("drover.state", item.State))
+		defer span.End("")
+	}
 	if !slices.Contains(states, item.State) {
 		return none, fault.New(fault.Invalid, "unknown state")
 	}
@@ -159,7 +170,7 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 		}
 		if !o.Deleted.IsZero() || o.Phase == Deleting { // a late word on what is gone
 			if item.State == stateDeleted || item.Leaf == 0 || o.Deleted.IsZero() {
-				return none, nil
+				return Written{Object: o}, nil
 			}
 			return none, fault.New(fault.Invalid, "it is gone").Because(stranger)
 		}
@@ -175,7 +186,7 @@ func (s *Service) observe(ctx context.Context, clusterID string, item Observatio
 		}
 		rerouted, last := claims != nil, in.Status.Observed
 		if last.equal(seen) && !rerouted || last != nil && last.Placement == seen.Placement && last.Generation > seen.Generation {
-			return none, nil
+			return Written{Object: o}, nil
 		}
 		off, ok := s.Offerings.Get(in.Spec.Offering)
 		if !ok {

@@ -2,7 +2,9 @@ package instance_test
 
 import (
 	"context"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/hook"
@@ -92,6 +94,50 @@ func TestRefusedHooksFailForGood(t *testing.T) {
 			w.must(err)
 			w.settle()
 			w.check(nil)
+		})
+	}
+}
+
+// unreached are hooks of a seller's service that is away, until it is back.
+type unreached struct{ back bool }
+
+func (u *unreached) Call(_ context.Context, c hook.Call) error {
+	if u.back {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "the hook of phase %s cannot be reached", c.Phase)
+}
+
+// A seller's service that is away is waited for, and what waited goes on by itself; but not
+// for ever, and then it is said why.
+func TestHooksThatAreAwayAreWaitedFor(t *testing.T) {
+	for _, c := range []struct {
+		reason string
+		away   time.Duration
+		want   string
+	}{
+		{"for four minutes", 4 * time.Minute, instance.Ready},
+		{"for six", 6 * time.Minute, instance.Failed},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			hooks := &unreached{}
+			w, off := newWorld(t, hooks, instance.Preparing)
+			_, err := w.service.Create(alice, off, instance.Create{Name: "rex"})
+			w.must(err)
+			w.rounds()
+			if in := w.one(); in.Phase != instance.Preparing {
+				t.Errorf("without it: %s", in.Phase)
+			}
+			for left := c.away; left > 0; left -= 10 * time.Second {
+				w.pass(10 * time.Second)
+			}
+			hooks.back = true
+			for range 3 {
+				w.pass(time.Minute)
+			}
+			if in := w.one(); in.Phase != c.want || (c.want == instance.Failed) != strings.Contains(in.Status.Reason, "cannot be reached") {
+				t.Errorf("when it is back: %s, %q", in.Phase, in.Status.Reason)
+			}
 		})
 	}
 }

@@ -69,7 +69,7 @@ func TestWatchDir(t *testing.T) {
 		select {
 		case o := <-st.commits:
 			return o.ID
-		case <-time.After(20 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("nothing was committed")
 			return ""
 		}

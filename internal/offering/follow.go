@@ -57,5 +57,5 @@ func (s *Service) Load(ctx context.Context) error {
 // Follow keeps the registry as fresh as the log, whoever writes it, until ctx
 // ends. It is one goroutine, the caller's, and starts where Load has read.
 func (s *Service) Follow(ctx context.Context, feed *ledger.Feed) error {
-	return s.follower.Follow(ctx, feed, s.settleAll(ctx, "offering not updated"))
+	return s.follower.Keep(ctx, s.Store, feed, s.settleAll(ctx, "offering not updated"))
 }

@@ -294,7 +294,7 @@ func (r records) next(t testing.TB) string {
 	select {
 	case s := <-r:
 		return s
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("nothing was logged")
 		return ""
 	}

@@ -17,7 +17,7 @@ const (
 )
 
 // AuditKind declares audit entries to the ledger: one for every call of an
-// operators' API. They are written and never removed.
+// operators' API, and for every change that somebody was refused. They are written and never removed.
 var AuditKind = ledger.Kind{
 	Name: "audit",
 	Fields: []ledger.Field{
@@ -33,6 +33,7 @@ var AuditKind = ledger.Kind{
 // may hold secrets. What a change did is found in the log by its request.
 type Audit struct {
 	User      string   `json:"user"`
+	Org       string   `json:"org,omitempty"`    // of a tenant
 	Issuer    string   `json:"issuer,omitempty"` // of the token
 	Roles     []string `json:"roles,omitempty"`
 	Method    string   `json:"method"`
@@ -69,7 +70,7 @@ func (a Audit) Entry(phase string, status int, now time.Time) (ledger.Put, error
 	}
 	o := ledger.Object{
 		Ref:  ledger.Ref{Kind: AuditKind.Name, ID: ledger.NewID()},
-		Name: a.Method + " " + a.Path, Owner: a.User, Spec: spec,
+		Name: a.Method + " " + a.Path, Org: a.Org, Owner: a.User, Spec: spec,
 		Fields: ledger.Fields{"method": a.Method, "path": a.Path, "remote": a.Remote},
 	}
 	if phase == AuditStarted {

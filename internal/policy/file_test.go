@@ -24,7 +24,7 @@ func (j journal) Write(p []byte) (int, error) {
 // await reads on until a line holds all of this.
 func (j journal) await(t *testing.T, what ...string) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		select {
 		case line := <-j:

@@ -108,5 +108,5 @@ func (s *Service) Load(ctx context.Context) error {
 // until ctx ends. It is one goroutine, the caller's, and starts where Load has
 // read.
 func (s *Service) Follow(ctx context.Context, feed *ledger.Feed) error {
-	return s.follower.Follow(ctx, feed, func(changed []ledger.Object) { s.settle(ctx, changed...) })
+	return s.follower.Keep(ctx, s.Store, feed, func(changed []ledger.Object) { s.settle(ctx, changed...) })
 }

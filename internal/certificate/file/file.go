@@ -77,6 +77,17 @@ func (s *Source) For(_ context.Context, host string) (certificate.Certificate, e
 	return s.pair, nil
 }
 
+// Ends tells when the certificate that is in use ends, or why there is none.
+func (s *Source) Ends() (time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refresh()
+	if s.leaf == nil {
+		return time.Time{}, fault.New(fault.Unavailable, "it cannot be used: %w", s.wrong)
+	}
+	return s.leaf.NotAfter, nil
+}
+
 // Revoke is for sources that have certificates issued.
 func (s *Source) Revoke(context.Context, string, int) error {
 	return fault.New(fault.Invalid, "certificates out of files are revoked where they were issued")

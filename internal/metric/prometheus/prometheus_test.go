@@ -161,6 +161,27 @@ func TestBreakerSparesADeadUpstream(t *testing.T) {
 	}
 }
 
+// One that is back is asked, and answers, once its rest is over.
+func TestAnUpstreamThatIsBackAnswers(t *testing.T) {
+	var back atomic.Bool
+	s := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if back.Load() {
+			says(200, "up 1\n")(w, r)
+			return
+		}
+		says(503, "")(w, r)
+	}, func(c *prometheus.Config) { c.Policy.Failures, c.Policy.Rest = 3, time.Nanosecond })
+	for range 5 {
+		if _, err := s.Federate(t.Context(), []string{"{}"}); !fault.Is(err, fault.Unavailable) {
+			t.Fatal(err)
+		}
+	}
+	back.Store(true)
+	if got, err := s.Federate(t.Context(), []string{"{}"}); err != nil || string(got) != "up 1\n" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
 func TestTokenIsNeverTold(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "token")
