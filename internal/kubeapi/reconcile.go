@@ -1,0 +1,191 @@
+package kubeapi
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/gitops"
+	"github.com/droverhq/drover/internal/kubeapi/v1alpha1"
+)
+
+// Labels of namespaces. They say who pays and which Argo CD works, so tenants must
+// not be able to set them: the roles edit and admin of Kubernetes cannot.
+const (
+	EngineLabel = "drover.dev/engine" // a cluster whose agent carries deployments out
+	OrgLabel    = "drover.dev/org"    // the organisation whose namespace it is
+)
+
+// reconcile hands over what is there of one name now: first those that have gone,
+// then the one that is there.
+func (c *Controllers) reconcile(ctx context.Context, k key) error {
+	r, ok := resourceOf(k.kind)
+	if !ok {
+		return nil
+	}
+	if k.mend {
+		return c.mend(ctx, r, k)
+	}
+	for _, p := range c.gone.of(k) {
+		if err := c.part(ctx, r, k, p); err != nil {
+			return err
+		}
+		c.gone.drop(k, p.uid)
+	}
+	o := r.one()
+	if err := c.cache.Get(ctx, k.object(), o); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	ns, err := c.namespace(ctx, k.namespace)
+	if err != nil {
+		return err
+	}
+	in := intentOf(ns, o)
+	if k.kind == gitops.KindSyncRun.Name && !in.Gone {
+		if err := c.elders(ctx, r, ns, o); err != nil {
+			return err
+		}
+	}
+	var secret *gitops.SecretData
+	if r.secret != nil && !in.Gone {
+		if secret, err = c.secret(ctx, k.namespace, r.secret(o), r.typed); err != nil {
+			return err
+		}
+	}
+	err = settled(r.send(ctx, c.Service, in, o, secret))
+	if err == nil && k.kind == gitops.KindSyncRun.Name {
+		c.handed.note(in.UID, !in.Gone)
+	}
+	return err
+}
+
+// intentOf is a custom resource that is there, as far as all kinds are alike.
+func intentOf(ns gitops.Namespace, o client.Object) gitops.Intent {
+	return gitops.Intent{
+		Namespace: ns, Name: o.GetName(), UID: string(o.GetUID()), Generation: o.GetGeneration(), Created: o.GetCreationTimestamp().UTC(),
+		Gone: !o.GetDeletionTimestamp().IsZero(), Held: slices.Contains(o.GetFinalizers(), v1alpha1.Finalizer),
+	}
+}
+
+// part hands over that a custom resource has gone, once the API itself has said so.
+func (c *Controllers) part(ctx context.Context, r resource, k key, p parting) error {
+	there, err := c.there(ctx, r, k, p.uid)
+	if err != nil || there {
+		return err
+	}
+	// An API that has taken the place of another has nothing of what that had.
+	if err := c.admit(ctx); err != nil {
+		return err
+	}
+	ns, err := c.namespace(ctx, k.namespace)
+	if err != nil {
+		return err
+	}
+	c.handed.note(p.uid, false)
+	if p.namespace != "" && p.namespace != ns.UID { // it went with its namespace
+		ns = gitops.Namespace{Home: c.Home.Name, Name: k.namespace, UID: p.namespace, Missing: true}
+	}
+	return settled(r.send(ctx, c.Service, gitops.Intent{Namespace: ns, Name: k.name, UID: p.uid, Gone: true}, r.one(), nil))
+}
+
+// there asks the API whether a custom resource is still there. It lists by name,
+// because a listing that finds nothing cannot be mistaken for an API that does not
+// serve the kind.
+func (c *Controllers) there(ctx context.Context, r resource, k key, uid string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	gvk, err := apiutil.GVKForObject(r.one(), c.Home.scheme)
+	if err != nil {
+		return false, err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	err = c.Home.kube.List(ctx, list, client.InNamespace(k.namespace), client.MatchingFields{"metadata.name": k.name})
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return false, fault.New(fault.Unavailable, "the Kubernetes API %q does not serve %s now", c.Home.Name, gvk.Kind)
+	}
+	if err != nil {
+		return false, c.Home.explain(err)
+	}
+	return slices.ContainsFunc(list.Items, func(o metav1.PartialObjectMetadata) bool { return string(o.UID) == uid }), nil
+}
+
+// namespace tells how a namespace is now. One that is not seen yet is asked for.
+func (c *Controllers) namespace(ctx context.Context, name string) (gitops.Namespace, error) {
+	out := gitops.Namespace{Home: c.Home.Name, Name: name}
+	o := namespaceMeta()
+	err := c.cache.Get(ctx, client.ObjectKey{Name: name}, o)
+	if apierrors.IsNotFound(err) {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		err = c.Home.kube.Get(ctx, client.ObjectKey{Name: name}, o)
+		if missing(err) {
+			out.Missing = true
+			return out, nil
+		}
+	}
+	if err != nil {
+		return out, c.Home.explain(err)
+	}
+	out.UID, out.Terminating = string(o.UID), !o.DeletionTimestamp.IsZero()
+	out.Engine, out.Org = c.Engine(o.Labels[EngineLabel]), o.Labels[OrgLabel]
+	return out, nil
+}
+
+// secret reads a Secret, which is kept nowhere here. Nothing of one of another type
+// is looked at: whoever names it may not be meant to read it.
+func (c *Controllers) secret(ctx context.Context, namespace, name, typed string) (*gitops.SecretData, error) {
+	if name == "" {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var s corev1.Secret
+	err := c.Home.kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &s)
+	if missing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, c.Home.explain(err)
+	}
+	if string(s.Type) != typed {
+		return &gitops.SecretData{Type: string(s.Type)}, nil
+	}
+	return &gitops.SecretData{Type: string(s.Type), Data: s.Data}, nil
+}
+
+// mend has a status written again that still does not say what it should.
+func (c *Controllers) mend(ctx context.Context, r resource, k key) error {
+	o := r.one()
+	if err := c.cache.Get(ctx, k.object(), o); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if verdictOf(o) == told {
+		return nil
+	}
+	if verdictOf(o) == damaged {
+		c.Home.mended(ctx, r.name, string(o.GetUID()), gitops.Origin{Namespace: o.GetNamespace(), Name: o.GetName()})
+	}
+	return settled(c.Service.Resync(ctx, r.name, string(o.GetUID())))
+}
+
+// settled is nothing where trying again cannot help: the ledger knows better (it
+// has a newer one, or the namespace is going), or never knew it.
+func settled(err error) error {
+	if fault.Is(err, fault.Conflict) && (fault.Reason(err) == "stale" || fault.Reason(err) == "terminating") ||
+		fault.Is(err, fault.NotFound) && fault.Reason(err) != "namespace" {
+		return nil
+	}
+	return err
+}

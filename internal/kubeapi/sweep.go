@@ -1,0 +1,110 @@
+package kubeapi
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/droverhq/drover/internal/gitops"
+)
+
+// page of what the ledger knows.
+const page = 500
+
+// secretsEach is how many comparisons go by until Secrets are read again: those are
+// calls of the API, and all but the ones of the wrong type are watched.
+const secretsEach = 10
+
+// sweepAll compares what the ledger knows with what is there: at the start, slowly
+// ever after, and soon after a watch broke. All of it is in memory, but for what
+// the ledger knows.
+func (c *Controllers) sweepAll(ctx context.Context) {
+	for n := 0; ; n++ {
+		if err := c.sweep(ctx, n%secretsEach == 0); err != nil && ctx.Err() == nil {
+			c.Logger.Warn("what the ledger knows could not be compared with the custom resources; nothing was changed", "home", c.Home.Name, "error", err)
+		}
+		next := time.NewTimer(c.Sweep + rand.N(c.Sweep/10+1))
+		select {
+		case <-ctx.Done():
+			next.Stop()
+			return
+		case <-next.C:
+		case <-c.relist:
+			next.Reset(c.Sweep / 2) // by then the list was made anew, or not
+			select {
+			case <-ctx.Done():
+				next.Stop()
+				return
+			case <-next.C:
+			}
+		}
+	}
+}
+
+// sweep queues those that the ledger knows and that are not there (whether they are
+// really gone is asked of the API then), those that it does not know, and those
+// whose status is not ours. What needs a Secret is looked at again in any case where
+// that is asked for: one of the wrong type is not watched.
+func (c *Controllers) sweep(ctx context.Context, secrets bool) error {
+	if err := c.admit(ctx); err != nil {
+		return err
+	}
+	for _, r := range resources() {
+		known := map[string]bool{}
+		err := c.known(ctx, r, func(k gitops.Known) error {
+			known[k.UID] = true
+			return c.compare(ctx, r, k)
+		})
+		if err != nil {
+			return err
+		}
+		err = c.each(ctx, r, func(o client.Object) {
+			k := key{kind: r.name, namespace: o.GetNamespace(), name: o.GetName()}
+			if secrets && r.secret != nil || !known[string(o.GetUID())] {
+				c.enqueue(sometime, k)
+			}
+			c.mendLater(o, k)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// known calls f with all that the ledger has of a kind.
+func (c *Controllers) known(ctx context.Context, r resource, f func(gitops.Known) error) error {
+	for after := ""; ; {
+		list, err := c.Service.KnownOf(ctx, c.Home.Name, r.name, after, page)
+		if err != nil {
+			return err
+		}
+		for _, k := range list {
+			if err := f(k); err != nil {
+				return err
+			}
+		}
+		if len(list) < page {
+			return nil
+		}
+		after = list[len(list)-1].UID
+	}
+}
+
+func (c *Controllers) compare(ctx context.Context, r resource, known gitops.Known) error {
+	k := key{kind: r.name, namespace: known.Namespace, name: known.Name}
+	o := r.one()
+	err := c.cache.Get(ctx, k.object(), o)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err == nil && string(o.GetUID()) == known.UID {
+		return nil
+	}
+	c.gone.add(k, parting{uid: known.UID, namespace: known.NamespaceUID})
+	c.enqueue(again, k)
+	return nil
+}
