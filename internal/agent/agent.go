@@ -10,6 +10,7 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/trace"
 )
 
 // Client speaks to the control plane.
@@ -35,6 +36,7 @@ type Config struct {
 	Coalesce     time.Duration // waited for more changes before they are told; default 2 ms
 	Parallel     int           // items applied at a time; default 8
 	Logger       *slog.Logger  // default: none
+	Tracer       *trace.Tracer // of items that are wanted in a trace; default: none is followed
 }
 
 const (
@@ -48,7 +50,7 @@ type Agent struct {
 	id   string        // of this process
 	home string        // the installation
 	kick chan struct{} // something to tell beside the runtime's changes
-	work *queue
+	work *line
 	wg   sync.WaitGroup // of all goroutines of Run
 
 	mu       sync.Mutex
@@ -58,10 +60,12 @@ type Agent struct {
 	resumed  bool                       // what was kept has been compared with the runtime
 	frozen   string                     // why nothing is applied; empty: it is
 	followed bool                       // an answer was followed in this life
+	agreed   bool                       // likewise: both sides knew the same of all items
 	seq      int64                      // of the answer that is worked on
 	floor    int64                      // of this life: what is older is not followed
 	saving   bool                       // a goroutine keeps what has changed
 	failed   map[string]v1.ObservedItem // what the runtime refused
+	traced   map[string]traced          // what is applied in a trace, by id
 }
 
 // New reads what an earlier life has left in the store.
@@ -99,7 +103,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, id: random(), home: home, kick: make(chan struct{}, 1), mark: m,
-		book: newBook(cfg.Cluster), failed: map[string]v1.ObservedItem{},
+		book: newBook(cfg.Cluster), failed: map[string]v1.ObservedItem{}, traced: map[string]traced{},
 	}
 	a.load()
 	return a, nil
@@ -109,7 +113,7 @@ func New(cfg Config) (*Agent, error) {
 // rest it has one goroutine and one held request; workers, messages and what
 // keeps state come and go, and have ended when it returns.
 func (a *Agent) Run(ctx context.Context) error {
-	a.work = newQueue(a.cfg.Parallel, a.wg.Go, func(e entry) { a.applyOne(ctx, e) })
+	a.work = newLine(a.cfg.Parallel, a.wg.Go, func(e entry) { a.applyOne(ctx, e) })
 	newLoop(a).run(ctx)
 	a.work.close()
 	a.wg.Wait()

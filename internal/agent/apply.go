@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/queue"
 	"github.com/droverhq/drover/internal/runtime"
 )
 
@@ -25,13 +26,16 @@ func keyOf(it v1.Item) key {
 type entry struct {
 	key
 	item     runtime.Item
+	tenant   string
+	trace    string // empty: nobody follows it
 	failures int
+	said     string // to the log, of the last failure
 }
 
-// queue hands items to workers: one worker per id at a time, the newest item
-// of an id only. Workers come with the work and go with it, so that an agent at
-// rest has none.
-type queue struct {
+// line hands items to workers: one worker per id at a time, the newest item
+// of an id only, and tenants take turns. Workers come with the work and go with
+// it, so that an agent at rest has none.
+type line struct {
 	apply func(entry)
 	spawn func(func()) // starts a goroutine that the agent waits for
 	most  int          // workers at a time
@@ -41,14 +45,20 @@ type queue struct {
 	workers int
 	pending map[string]entry
 	busy    map[string]bool
-	ready   []string // ids with a pending item and no worker
+	ready   *queue.Fair[string] // ids with a pending item and no worker
 }
 
-func newQueue(most int, spawn func(func()), apply func(entry)) *queue {
-	return &queue{apply: apply, spawn: spawn, most: most, pending: map[string]entry{}, busy: map[string]bool{}}
+func newLine(most int, spawn func(func()), apply func(entry)) *line {
+	q := &line{apply: apply, spawn: spawn, most: most, pending: map[string]entry{}, busy: map[string]bool{}}
+	q.ready = q.empty()
+	return q
 }
 
-func (q *queue) put(e entry) {
+func (q *line) empty() *queue.Fair[string] {
+	return queue.NewFair(func(id string) string { return q.pending[id].tenant }, nil)
+}
+
+func (q *line) put(e entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -60,7 +70,7 @@ func (q *queue) put(e entry) {
 	if waits || q.busy[id] {
 		return
 	}
-	q.ready = append(q.ready, id)
+	q.ready.Push(id)
 	if q.workers < q.most {
 		q.workers++
 		q.spawn(q.run)
@@ -68,15 +78,15 @@ func (q *queue) put(e entry) {
 }
 
 // clear drops what no worker has begun.
-func (q *queue) clear() {
+func (q *line) clear() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	clear(q.pending)
-	q.ready = nil
+	q.ready = q.empty()
 }
 
 // close drops it for good: nothing starts any more.
-func (q *queue) close() {
+func (q *line) close() {
 	q.clear()
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -84,12 +94,11 @@ func (q *queue) close() {
 }
 
 // run is one worker, until there is nothing to do.
-func (q *queue) run() {
+func (q *line) run() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.ready) > 0 {
-		id := q.ready[0]
-		q.ready = q.ready[1:]
+	for q.ready.Len() > 0 {
+		id := q.ready.Pop()
 		e := q.pending[id]
 		delete(q.pending, id)
 		q.busy[id] = true
@@ -98,7 +107,7 @@ func (q *queue) run() {
 		q.mu.Lock()
 		delete(q.busy, id)
 		if _, more := q.pending[id]; more {
-			q.ready = append(q.ready, id)
+			q.ready.Push(id)
 		}
 	}
 	q.workers--
@@ -118,10 +127,16 @@ func (a *Agent) wants(e entry) bool {
 	return a.frozen == "" && k != nil && keyOf(k.item) == e.key && (k.listed || !e.delete)
 }
 
-// entry is the work that an item of the book makes.
+// entry is the work that an item of the book makes. A removal, which says nothing of
+// it, is of the same tenant as what is removed.
 func (k *known) entry() entry {
 	it := k.item
-	return entry{key: keyOf(it), item: runtime.Item{ID: it.ID, Kind: it.Kind, Epoch: k.epoch, Generation: it.Generation,
+	if !it.Delete {
+		k.tenant = runtime.Tenant(it.Kind, it.Body)
+	}
+	trace := k.trace
+	k.trace = "" // what is done again later is nobody's request any more
+	return entry{key: keyOf(it), tenant: k.tenant, trace: trace, item: runtime.Item{ID: it.ID, Kind: it.Kind, Epoch: k.epoch, Generation: it.Generation,
 		Token: it.Token, Delete: it.Delete, Body: it.Body, Proof: it.Proof}}
 }
 
@@ -130,14 +145,16 @@ func (a *Agent) applyOne(ctx context.Context, e entry) {
 	if ctx.Err() != nil || !a.current(e) {
 		return
 	}
-	err := a.cfg.Runtime.Apply(ctx, e.item)
+	applying, span := a.follow(ctx, &e)
+	err := a.cfg.Runtime.Apply(applying, e.item)
+	span.End(wrong(err))
 	if ctx.Err() != nil {
 		return
 	}
 	id := e.item.ID
 	if err != nil && fault.Reason(err) == "fenced" {
 		// The runtime has been given a newer item than the server lists here.
-		a.cfg.Logger.Warn("an item was fenced", "cluster", a.cfg.Cluster, "instance", id, "token", e.token)
+		a.cfg.Logger.WarnContext(applying, "an item was fenced", "cluster", a.cfg.Cluster, "instance", id, "token", e.token)
 		err = nil
 	}
 	if err == nil {
@@ -147,8 +164,9 @@ func (a *Agent) applyOne(ctx context.Context, e entry) {
 		a.nudge()
 		return
 	}
-	if e.failures++; e.failures == 1 {
-		a.cfg.Logger.Warn("cannot apply an item", "cluster", a.cfg.Cluster, "instance", id, "error", err)
+	if e.failures++; e.said != err.Error() {
+		e.said = err.Error() // once, until it is something else
+		a.cfg.Logger.WarnContext(applying, "cannot apply an item", "cluster", a.cfg.Cluster, "instance", id, "error", err)
 	}
 	a.mu.Lock()
 	if a.wants(e) {

@@ -19,6 +19,8 @@ type known struct {
 	// come yet, or one that is barred. nil: the item is what is listed.
 	head   *v1.Item
 	barred bool // it was removed, and an older view lists it: it is not made again
+	tenant string
+	trace  string // in which it is applied next; not kept
 }
 
 // leaf is the item's share in the tree: what is listed counts, so that the two
@@ -200,7 +202,10 @@ func (b *book) accept(it v1.Item, epoch int64, out *outcome) {
 		}
 		return
 	}
+	trace := it.Trace
+	it.Trace = ""
 	b.change(it.ID, func(k *known) {
+		k.trace = trace
 		k.item, k.epoch, k.listed, k.head, k.barred = it, epoch, true, nil, false
 	})
 	if it.Delete {

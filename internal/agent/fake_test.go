@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/droverhq/drover/api/client"
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/agent"
 	"github.com/droverhq/drover/internal/runtime"
@@ -149,6 +151,9 @@ func (s *server) Sync(ctx context.Context, _ string, m v1.Sync) (v1.Synced, erro
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if m.Number < s.latest[m.Agent] {
+		return v1.Synced{}, &client.Error{Status: http.StatusConflict, Detail: v1.Error{Reason: "a later message came first"}}
+	}
 	drop := s.drop
 	s.messages = append(s.messages, m)
 	s.latest[m.Agent] = m.Number

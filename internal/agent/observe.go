@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -59,6 +61,11 @@ func (a *Agent) look(ctx context.Context, last *view) (*view, error) {
 		}
 		put(o, v.items[id].held)
 	}
+	for id := range a.traced {
+		if k := a.book.items[id]; k == nil || !k.listed {
+			delete(a.traced, id) // nobody asks any more what became of it
+		}
+	}
 	for id, k := range a.book.items {
 		if s, ok := v.items[id]; !k.barred || ok && s.State != string(runtime.Deleted) {
 			continue
@@ -77,12 +84,16 @@ func observed(o runtime.Observed) v1.ObservedItem {
 	for _, c := range o.Conditions {
 		out.Conditions = append(out.Conditions, v1.Condition(c))
 	}
+	if len(o.Detail) > 0 {
+		out.Detail, _ = json.Marshal(o.Detail) // as it arrives, so that both sides sum up the same
+	}
 	return out
 }
 
 func same(a, b v1.ObservedItem) bool {
 	return a.Generation == b.Generation && a.Kind == b.Kind && a.State == b.State && a.Message == b.Message &&
-		maps.Equal(a.Versions, b.Versions) && maps.Equal(a.Routes, b.Routes) && slices.Equal(a.Conditions, b.Conditions)
+		maps.Equal(a.Versions, b.Versions) && maps.Equal(a.Routes, b.Routes) && slices.Equal(a.Conditions, b.Conditions) &&
+		bytes.Equal(a.Detail, b.Detail)
 }
 
 // teller knows what the control plane has been told. The loop's alone.

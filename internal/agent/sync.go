@@ -50,6 +50,8 @@ type loop struct {
 	status   int  // of the last failure
 	stuck    int  // answers in a row that came early and changed nothing
 	view     *view
+	looked   time.Time // when the view was made
+	due      bool      // something has changed since, and the next message is to tell it
 	facts    runtime.Facts
 	trouble  string  // of the data plane, as it was told last
 	last     v1.Sync // what the newest message said, but for items
@@ -74,12 +76,12 @@ func (l *loop) run(ctx context.Context) {
 			return
 		case <-l.cfg.Runtime.Changed():
 			if !armed {
-				l.soon.Reset(l.cfg.Coalesce)
+				l.soon.Reset(l.gather())
 				armed = true
 			}
 		case <-l.kick:
 			if !armed {
-				l.soon.Reset(l.cfg.Coalesce)
+				l.soon.Reset(l.gather())
 				armed = true
 			}
 		case <-l.soon.C:
@@ -96,6 +98,12 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
+// gather is how long more changes are waited for. To look costs the more the more
+// items there are, so that with ten thousand it is done five times a second.
+func (l *loop) gather() time.Duration {
+	return max(l.cfg.Coalesce, time.Duration(len(l.view.items))*20*time.Microsecond)
+}
+
 // tellNews sends a message beside the held one, if there is anything in it.
 func (l *loop) tellNews(ctx context.Context) {
 	switch {
@@ -104,7 +112,7 @@ func (l *loop) tellNews(ctx context.Context) {
 	case l.held || l.stuck > 0:
 		l.send(ctx, false)
 	default:
-		// The next held message is about to go, and observes then.
+		l.due = true // the next held message is about to go, and observes then
 	}
 }
 
@@ -117,10 +125,13 @@ func (l *loop) compose(ctx context.Context, held bool) *flight {
 	} else {
 		l.facts = facts
 	}
-	if v, err := l.look(ctx, l.view); err != nil {
-		trouble, failure = "the data plane cannot be observed", err
-	} else {
-		l.view = v
+	// What has changed since the last look goes with a message beside this one.
+	if !held || l.due || time.Since(l.looked) >= l.gather() {
+		if v, err := l.look(ctx, l.view); err != nil {
+			trouble, failure = "the data plane cannot be observed", err
+		} else {
+			l.view, l.looked, l.due = v, time.Now(), false
+		}
 	}
 	if trouble != l.trouble && trouble != "" && ctx.Err() == nil {
 		l.cfg.Logger.Warn("the data plane is not ready", "cluster", l.cfg.Cluster, "why", trouble, "error", failure)
@@ -150,6 +161,7 @@ func (l *loop) compose(ctx context.Context, held bool) *flight {
 		m.Message = l.frozen // and nobody else's control plane is told about these items
 	} else {
 		m.Items, f.whole, f.more = l.tell(l.view)
+		l.continued(ctx, m.Items)
 		m.Bodies = l.book.lacking(maxBodies)
 		if n := len(l.book.refused); n > 0 && m.Message == "" {
 			m.Message = "items are not followed because they are not signed by this control plane: " + strconv.Itoa(n)
@@ -218,10 +230,14 @@ func (l *loop) land(ctx context.Context, f *flight) {
 	if l.lapses = 0; f.held {
 		l.failures, l.status = 0, 0
 	}
+	l.handed(f.message.Items)
 	newest := f.message.Number > l.newest
 	l.newest = max(l.newest, f.message.Number)
 	vain := false
 	if !l.isFrozen() {
+		if f.held && len(f.answer.Desired) == 0 {
+			l.agree()
+		}
 		var wanted bool
 		wanted, vain = l.answered(f, f.answer.Observed, newest)
 		news = news || wanted
@@ -230,7 +246,7 @@ func (l *loop) land(ctx context.Context, f *flight) {
 		l.ask = news && l.lacks()
 		if l.again || f.more || l.ask || len(l.asked) > 0 && news {
 			l.again = false
-			l.soon.Reset(l.cfg.Coalesce)
+			l.soon.Reset(l.gather())
 		}
 		return
 	}
@@ -247,6 +263,29 @@ func (l *loop) land(ctx context.Context, f *flight) {
 		d = l.interval
 	}
 	l.next.Reset(d - mathrand.N(d/4+1))
+}
+
+// agree tells the runtime, once, that it was told of everything that there is: the
+// control plane had nothing to add to what this side said that it knows.
+func (l *loop) agree() {
+	listener, ok := l.cfg.Runtime.(runtime.Listener)
+	if !ok {
+		return
+	}
+	var all []runtime.Item
+	l.mu.Lock()
+	if l.agreed || len(l.book.asked) > 0 {
+		l.mu.Unlock()
+		return
+	}
+	l.agreed = true
+	for id, k := range l.book.items {
+		if k.listed && k.head == nil {
+			all = append(all, runtime.Item{ID: id, Kind: k.item.Kind, Epoch: k.epoch, Generation: k.item.Generation, Token: k.item.Token, Delete: k.item.Delete})
+		}
+	}
+	l.mu.Unlock()
+	listener.Told(all)
 }
 
 func (l *loop) lacks() bool {
