@@ -3,14 +3,18 @@ package client
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	v1 "github.com/droverhq/drover/api/v1"
 )
 
-// Join has the lines made that bring a cluster's agent onto it.
-func (c *Client) Join(ctx context.Context, cluster string) (v1.Join, error) {
+// Join has the lines made that bring a cluster's agent onto it, with a runtime; empty:
+// the server's default.
+func (c *Client) Join(ctx context.Context, cluster, runtime string) (v1.Join, error) {
 	var out v1.Join
-	err := c.do(ctx, call{method: http.MethodPost, path: []string{"clusters", cluster, "join"}}, &out)
+	query := url.Values{}
+	set(query, "runtime", runtime)
+	err := c.do(ctx, call{method: http.MethodPost, path: []string{"clusters", cluster, "join"}, query: query}, &out)
 	return out, err
 }
 

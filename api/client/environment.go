@@ -22,6 +22,13 @@ func (c *Client) Executors(ctx context.Context) (v1.Executors, error) {
 	return out, err
 }
 
+// Connections lists where executors work, without any option of theirs.
+func (c *Client) Connections(ctx context.Context) (v1.Connections, error) {
+	var out v1.Connections
+	err := c.do(ctx, call{method: http.MethodGet, path: []string{"connections"}}, &out)
+	return out, err
+}
+
 // PlanEnvironment asks what would be done. The plan is made meanwhile: ask Plan
 // for it until it is no longer planning.
 func (c *Client) PlanEnvironment(ctx context.Context, environment string, p v1.PlanEnvironment) (v1.Plan, error) {

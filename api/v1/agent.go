@@ -5,7 +5,7 @@ import "encoding/json"
 // Item is one instance as the data plane must have it.
 type Item struct {
 	ID         string          `json:"id"`
-	Kind       string          `json:"kind,omitempty" doc:"Empty: an instance; step: a part of what makes the cluster fit"`
+	Kind       string          `json:"kind,omitempty" doc:"Empty: an instance; step: a part of what makes the cluster fit; deployment: a directory of a Git repository"`
 	Generation int64           `json:"generation"`
 	Token      int64           `json:"token" doc:"Fence: a runtime refuses an item with a lower one than it has seen"`
 	Digest     string          `json:"digest" doc:"sha256 of the body"`
@@ -13,6 +13,7 @@ type Item struct {
 	Delete     bool            `json:"delete,omitempty"`
 	Body       json.RawMessage `json:"body,omitempty"`
 	Proof      string          `json:"proof,omitempty" doc:"Signature of the control plane over SignedBytes, as a JWS with detached content. It comes with the body and with a removal; for an item without a body the one that came with the body holds"`
+	Trace      string          `json:"trace,omitempty" doc:"W3C traceparent of what wanted it last, if that is followed; says nothing of the item"`
 }
 
 // ObservedItem is one instance as the data plane has it.
@@ -25,6 +26,8 @@ type ObservedItem struct {
 	Versions   map[string]string `json:"versions,omitempty"`
 	Routes     map[string]string `json:"routes,omitempty" doc:"Host to address inside the data plane"`
 	Conditions []Condition       `json:"conditions,omitempty"`
+	Detail     json.RawMessage   `json:"detail,omitempty" doc:"Of a deployment: its sync status, health, resources, history"`
+	Trace      string            `json:"trace,omitempty" doc:"W3C traceparent of what was done to it last, if that is followed; says nothing of the item"`
 }
 
 // AgentCredentials are what the agent of a cluster logs in with at the identity

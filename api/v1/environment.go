@@ -50,6 +50,20 @@ type ExecutorOutput struct {
 	Summary string `json:"summary,omitempty"`
 }
 
+// Connections lists where executors work: GET /api/v1/connections, operators only.
+// No option of theirs is told, and so no secret.
+type Connections struct {
+	Items []Connection `json:"items"`
+}
+
+// Connection is one of them.
+type Connection struct {
+	Name      string   `json:"name"`
+	Executor  string   `json:"executor"`
+	Orgs      []string `json:"orgs" doc:"Organisations that may use it; \"*\": all; none: operators alone"`
+	Templates []string `json:"templates" doc:"Templates whose environments may use it; none: all"`
+}
+
 // PlanEnvironment asks what an environment would need:
 // POST /api/v1/environments/<name>/plan. Nothing is touched.
 type PlanEnvironment struct {
@@ -173,6 +187,13 @@ type GraphNode struct {
 	Drifted  bool     `json:"drifted,omitempty"`
 	External bool     `json:"external,omitempty"`
 	Needs    []string `json:"needs,omitempty"`
+	Links    []Link   `json:"links,omitempty"`
+}
+
+// Link leads on from a resource: to its dashboard, to the object that it stands for.
+type Link struct {
+	Rel string `json:"rel"`
+	URL string `json:"url"`
 }
 
 // Why tells what something depends on and what depends on it, transitively and

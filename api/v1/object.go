@@ -42,7 +42,7 @@ type Change struct {
 	Seq    int64     `json:"seq"`
 	At     time.Time `json:"at"`
 	Actor  string    `json:"actor"`
-	Cause  string    `json:"cause" doc:"request:<id>, change:<kind>/<id>@<version>, report:<cluster>@<n> or schedule:<what>"`
+	Cause  string    `json:"cause" doc:"request:<id>, change:<kind>/<id>@<version>, report:<cluster>@<n>, resource:<home>/<kind>/<namespace>/<name> or schedule:<what>"`
 	Op     string    `json:"op"`
 	Object Object    `json:"object"`
 }
@@ -51,7 +51,7 @@ type Change struct {
 type Changes struct {
 	Items []Change `json:"items"`
 	Next  int64    `json:"next"`
-	Since int64    `json:"since,omitempty" doc:"Of newest: what is not newer than this was not looked at"`
+	Since int64    `json:"since,omitempty" doc:"What is not newer than this was not looked at, or is not there any more: only what each object was then"`
 }
 
 // Resource is something verbs apply to: a kind of the ledger, or an offering's

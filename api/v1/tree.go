@@ -97,6 +97,9 @@ func (o ObservedItem) Leaf() uint64 {
 		text, _ := json.Marshal(c) // of four strings; cannot fail
 		l.text(string(text))
 	}
+	if len(o.Detail) > 0 { // older agents have none, and their leaves stay as they are
+		l.text(string(o.Detail))
+	}
 	return l.sum()
 }
 

@@ -69,7 +69,7 @@ func newOffice(t *testing.T) *office {
 	var feed *ledger.Feed
 	o.fleet = newFleet(t, func(c *httpapi.Config) {
 		kept = instance.Config{
-			Store: c.Ledger, Keeper: c.Ledger, Offerings: c.Offerings, Clusters: c.Clusters, Hooks: hook.New(),
+			Store: c.Ledger, Keeper: c.Ledger, Offerings: c.Offerings, Clusters: c.Clusters, Hooks: hook.New(nil),
 			SSO: o.sso, Certificates: o.certs,
 		}
 		c.Authenticator, feed = badges{}, c.Feed

@@ -8,12 +8,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/operation"
@@ -291,6 +293,34 @@ func TestEveryCallOfAnOperatorIsOnRecord(t *testing.T) {
 		if w := o.do(t, who, "GET", "/api/v1/audits", ""); w.Code != 403 {
 			t.Errorf("%s sees the audit: %d", who, w.Code)
 		}
+	}
+}
+
+// Who ends the server waits for what is written behind answers, for as long as is given.
+func TestBehindIsWaitedFor(t *testing.T) {
+	httpapi.WriteBehind(t)
+	behind := httpapi.NewBehind()
+	f := newFleet(t, func(c *httpapi.Config) { c.Authenticator, c.Behind = badges{}, behind })
+	reached, release := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(reached) })
+	f.ledger.set(func(context.Context) error {
+		once()
+		<-release
+		return nil
+	})
+	f.do(t, "alice", "GET", adminKafkas, "").refused("it is not waited for", 404, "7")
+	<-reached
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := behind.Wait(ended); err == nil {
+		t.Error("an entry is being written, and nobody waits for it")
+	}
+	close(release)
+	if err := behind.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got, err := f.ledger.Changes(t.Context(), ledger.ChangeQuery{Kind: operation.AuditKind.Name}); err != nil || len(got) != 1 {
+		t.Errorf("%d entries are written, %v", len(got), err)
 	}
 }
 

@@ -121,6 +121,9 @@ func (o *own) sync(w http.ResponseWriter, r *http.Request) {
 		err = x.respond(w, r)
 	}
 	if err != nil {
+		if hungUp(r.Context()) {
+			x.gone()
+		}
 		o.refuse(w, r, p, err)
 	}
 }
@@ -276,8 +279,14 @@ func (x *exchange) turn() time.Duration {
 	return x.turns.take(x.id, x.Clock())
 }
 
-// take takes what the agent says of its cluster and of the items in it.
+// take takes what the agent says of its cluster and of the items in it. Messages
+// are taken one by one; one that is overtaken before its turn comes late.
 func (x *exchange) take(ctx context.Context, items []json.RawMessage) error {
+	done, err := x.p.turn(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	q := x.req
 	ctx = ledger.WithCause(ctx, ledger.ByReport(x.id, strconv.FormatInt(q.Number, 10)))
 	if err := x.report(ctx); err != nil {

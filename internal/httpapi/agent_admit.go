@@ -74,8 +74,9 @@ func retryAfter(wait time.Duration) int {
 // told it all the time.
 type pace struct {
 	next   time.Time // the earliest time of the next answer with news
-	asked  uint64    // of the trees that were answered last
-	streak int       // answers to the same trees
+	again  time.Time // likewise, if it is the last one once more
+	said   uint64    // question and answer of the last time
+	streak int       // how often that was said since
 }
 
 const (
@@ -87,12 +88,22 @@ const (
 )
 
 // answered notes an answer with news.
-func (p *pace) answered(now time.Time, asked uint64, size int, most time.Duration) {
-	if asked == p.asked {
+func (p *pace) answered(now time.Time, said uint64, size int, most time.Duration) {
+	if said == p.said {
 		p.streak = min(p.streak+1, 12)
 	} else {
-		p.asked, p.streak = asked, 0
+		p.said, p.streak = said, 0
 	}
-	wait := breath<<p.streak + time.Duration(size)*time.Second/breathBytes
-	p.next = now.Add(min(wait, most))
+	long := time.Duration(size) * time.Second / breathBytes
+	p.next, p.again = now.Add(min(breath+long, most)), now.Add(min(breath<<p.streak+long, most))
+}
+
+// wait is how long an answer has to wait for more of it; again says that it is
+// held back only because it was given before, which anything new ends.
+func (p *pace) wait(now time.Time, said uint64) (d time.Duration, again bool) {
+	if d = p.next.Sub(now); d <= 0 && said == p.said {
+		d = p.again.Sub(now)
+		return d, d > 0
+	}
+	return d, false
 }

@@ -119,7 +119,7 @@ func (x *exchange) answer(ctx context.Context, see outlook) (out v1.Synced, news
 	var need []*part
 	for i := range see.parts {
 		for j := range see.parts[i] {
-			if p := &see.parts[i][j]; !p.Delete && (since == 0 || p.changed > since) {
+			if p := &see.parts[i][j]; (!p.Delete || p.it.sort == ofDeployment) && (since == 0 || p.changed > since) {
 				need = append(need, p)
 			}
 		}
@@ -155,7 +155,10 @@ func (x *exchange) bodies(ctx context.Context, need []*part) error {
 	byID := map[string][]*part{}
 	var ids []any
 	for _, p := range need {
-		if p.it.step {
+		if p.it.sort == ofDeployment {
+			continue
+		}
+		if p.it.sort == ofStep {
 			if home == nil {
 				o, err := x.Clusters.Get(ctx, x.id)
 				if err != nil {
@@ -184,7 +187,7 @@ func (x *exchange) bodies(ctx context.Context, need []*part) error {
 			size += x.body(ctx, o, byID[o.ID])
 		}
 	}
-	return nil
+	return x.deploymentBodies(ctx, need)
 }
 
 // body puts an instance's body into the parts that are about it, and returns its size.

@@ -19,9 +19,16 @@ type heard struct {
 	later   [v1.Buckets]bool // buckets with one that could not be taken yet
 	strange map[int][]string // strays among them, by bucket
 	steps   map[string]stepped
-	written []instance.Written // instances that were changed by it
-	garbage int                // items that cannot be read
-	refused []string           // instances that make no sense
+	written []written       // instances and deployments that were changed by it
+	known   []ledger.Object // those that were not, as the ledger has them
+	garbage int             // items that cannot be read
+	refused []string        // instances and deployments that make no sense
+}
+
+// written is an object as a report left it.
+type written struct {
+	object ledger.Object
+	seq    int64
 }
 
 // stepped is what was said of a step.
@@ -30,8 +37,8 @@ type stepped struct {
 	gone bool
 }
 
-// observe hands what can be read of the items to the instances and steps; what
-// cannot harms nothing.
+// observe hands what can be read of the items to the instances, steps and
+// deployments; what cannot harms nothing.
 func (o *own) observe(ctx context.Context, clusterID string, items []json.RawMessage) (*heard, error) {
 	h := &heard{strange: map[int][]string{}, steps: map[string]stepped{}}
 	if len(items) == 0 {
@@ -39,6 +46,7 @@ func (o *own) observe(ctx context.Context, clusterID string, items []json.RawMes
 	}
 	var seen []instance.Observation
 	var steps []cluster.StepSeen
+	var deployments []v1.ObservedItem
 	states := map[string]string{}
 	taken := map[[2]string]uint64{}
 	for _, raw := range items {
@@ -60,7 +68,9 @@ func (o *own) observe(ctx context.Context, clusterID string, items []json.RawMes
 		case "":
 			states[it.ID] = it.State
 			seen = append(seen, observation(it, leaf))
-		case stepKind:
+		case itemKinds[ofDeployment]:
+			deployments = append(deployments, it)
+		case itemKinds[ofStep]:
 			h.steps[it.ID] = stepped{leaf, it.State == stateDeleted}
 			steps = append(steps, cluster.StepSeen{ID: it.ID, Generation: it.Generation, State: it.State, Message: it.Message})
 		}
@@ -74,7 +84,10 @@ func (o *own) observe(ctx context.Context, clusterID string, items []json.RawMes
 	if err != nil {
 		return nil, err
 	}
-	h.written = out.Written
+	for _, w := range out.Written {
+		h.written = append(h.written, written{w.Object, w.Seq})
+	}
+	h.known = out.Known
 	for _, id := range out.Later {
 		h.later[v1.BucketOf(id)] = true
 	}
@@ -84,7 +97,7 @@ func (o *own) observe(ctx context.Context, clusterID string, items []json.RawMes
 		}
 	}
 	h.refused = out.Refused
-	return h, nil
+	return h, o.observeDeployments(ctx, clusterID, deployments, h)
 }
 
 // States in which nothing of an item is left in the data plane.
@@ -95,7 +108,7 @@ const (
 
 func observation(it v1.ObservedItem, leaf uint64) instance.Observation {
 	o := instance.Observation{
-		ID: it.ID, Generation: it.Generation, State: it.State, Message: it.Message, Versions: it.Versions, Leaf: leaf,
+		ID: it.ID, Generation: it.Generation, State: it.State, Message: it.Message, Versions: it.Versions, Leaf: leaf, Trace: it.Trace,
 	}
 	for _, c := range it.Conditions {
 		o.Conditions = append(o.Conditions, instance.Condition(c))
@@ -131,15 +144,20 @@ const (
 // items were taken, and returns the buckets that it is to tell. A bucket all of
 // whose items came is agreed on: what of it the ledger does not take (what is
 // refused, gone or nobody's) is remembered as a sum, so that it need not be
-// repeated. Once all is agreed on, the strays are known; others says whether they
-// are others than the ledger has.
+// repeated. A bucket of which the ledger has more than the feed has brought yet is
+// left for the next message: the sum would be wrong once it is here. Once all is
+// agreed on, the strays are known; others says whether they are others than the
+// ledger has.
 func (h *hub) settle(p *plane, tree *v1.Tree, said *heard, now time.Time) (ask []int, strays []string, others bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range said.written {
 		w := &said.written[i]
-		n := news{object: &w.Object, seq: w.Seq}
-		if n.items = instance.DesiredItems(w.Object); len(n.items) >= len(h.items[w.Object.ID]) { // what leaves does so by the feed
+		if w.seq <= h.pos {
+			continue // the feed has brought it, and maybe what came after
+		}
+		n := news{object: &w.object, seq: w.seq}
+		if n.tell(); len(n.items) >= len(h.items[w.object.ID]) { // what leaves does so by the feed
 			h.put(&n)
 		}
 	}
@@ -150,10 +168,15 @@ func (h *hub) settle(p *plane, tree *v1.Tree, said *heard, now time.Time) (ask [
 			said.stray(id)
 		}
 	}
+	awaited := h.awaited(p, said)
 	agreed := true
 	for b := range tree {
 		if p.seen[b]+p.beyond(b) == tree[b] {
 			delete(p.odd, b)
+			continue
+		}
+		if awaited[b] {
+			agreed = false
 			continue
 		}
 		if said.sums[b] == tree[b] && !said.later[b] {
@@ -181,6 +204,29 @@ func (h *hub) settle(p *plane, tree *v1.Tree, said *heard, now time.Time) (ask [
 	slices.Sort(strays)
 	strays = strays[:min(len(strays), maxStrays)]
 	return nil, strays, !slices.Equal(strays, p.strays)
+}
+
+// awaited are the buckets with an object that came and that is newer in the
+// ledger than in the hub. The lock is held.
+func (h *hub) awaited(p *plane, said *heard) (out [v1.Buckets]bool) {
+	look := func(o *ledger.Object) {
+		have := h.items[o.ID]
+		if len(have) > 0 && have[0].version >= o.Version {
+			return
+		}
+		n := news{object: o}
+		n.tell()
+		if len(have) > 0 || slices.ContainsFunc(n.items, func(it told) bool { return it.cluster == p.id }) {
+			out[v1.BucketOf(o.ID)] = true
+		}
+	}
+	for i := range said.written {
+		look(&said.written[i].object)
+	}
+	for i := range said.known {
+		look(&said.known[i])
+	}
+	return out
 }
 
 // beyond is the part of a bucket that belongs to no item of the hub.

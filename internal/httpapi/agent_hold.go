@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -25,16 +26,29 @@ func (x *exchange) respond(w http.ResponseWriter, r *http.Request) error {
 	}
 	if x.req.Wait && !see.over && !see.lost {
 		x.streaming(w, r)
+		x.held(1)
+		defer x.held(-1)
 		hold := time.NewTimer(x.Interval - x.Interval/10 + rand.N(x.Interval/5+1))
 		defer hold.Stop()
 		token, _ := bearer(r)
-		for !news || x.tooSoon() > 0 {
-			if done := x.rest(ctx, see.changed, news, hold.C); done {
+		for {
+			wait, changed := time.Duration(-1), see.changed
+			if news {
+				var again bool
+				if wait, again = x.tooSoon(see); wait <= 0 {
+					break
+				} else if !again {
+					changed = nil
+				}
+			}
+			if done := rest(ctx, changed, wait, hold.C); done {
 				break
 			}
-			if see = x.look(); see.over || see.lost {
-				break
+			next := x.look()
+			if see.over, see.lost = next.over, next.lost; see.over || see.lost {
+				break // what is said is what was seen before
 			}
+			see = next
 			if _, err := x.Authenticator.Authenticate(ctx, token); fault.Is(err, fault.Denied) {
 				return err // its right has ended while it waited
 			}
@@ -50,26 +64,27 @@ func (x *exchange) respond(w http.ResponseWriter, r *http.Request) error {
 	if see.lost {
 		return x.belongs(ctx)
 	}
-	x.write(w, out, news)
+	x.write(w, see, out, news)
 	return nil
 }
 
-// tooSoon is how long news have to wait for more of them.
-func (x *exchange) tooSoon() time.Duration {
+// tooSoon is how long news have to wait for more of them, and whether only because
+// the agent was told the same before.
+func (x *exchange) tooSoon(see outlook) (wait time.Duration, again bool) {
 	h := x.agents
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return x.p.pace.next.Sub(x.Clock())
+	return x.p.pace.wait(x.Clock(), x.said(see))
 }
 
-// rest waits for a change, or where there is news already until they may be
-// told. It reports whether the answer is due, whatever it is.
-func (x *exchange) rest(ctx context.Context, changed <-chan struct{}, news bool, end <-chan time.Time) (due bool) {
+// rest waits for a change, and for as long as news have to wait (negative: there
+// are none). It reports whether the answer is due, whatever it is.
+func rest(ctx context.Context, changed <-chan struct{}, wait time.Duration, end <-chan time.Time) (due bool) {
 	var soon <-chan time.Time
-	if news {
-		timer := time.NewTimer(x.tooSoon())
+	if wait >= 0 {
+		timer := time.NewTimer(wait)
 		defer timer.Stop()
-		soon, changed = timer.C, nil
+		soon = timer.C
 	}
 	select {
 	case <-ctx.Done():
@@ -82,27 +97,39 @@ func (x *exchange) rest(ctx context.Context, changed <-chan struct{}, news bool,
 	return false
 }
 
-// gone notes that the connection of an agent has ended while it waited, unless
-// it has spoken over another one since.
+// held counts the messages of an agent that wait for news.
+func (x *exchange) held(by int) {
+	x.agents.mu.Lock()
+	defer x.agents.mu.Unlock()
+	x.p.held += by
+}
+
+// hungUp reports whether the agent has ended its connection: neither the server's
+// time limit nor its end has.
+func hungUp(ctx context.Context) bool { return errors.Is(context.Cause(ctx), context.Canceled) }
+
+// gone notes that the connection of an agent has ended while it waited or was
+// heard, unless it has spoken over another one since, or waits over one.
 func (x *exchange) gone() {
 	h := x.agents
 	h.mu.Lock()
-	over := x.p.agent != x.req.Agent || x.p.latest != x.req.Number
+	p, number := x.p, x.req.Number
+	alive := p.agent != x.req.Agent || p.latest > number || p.latest < number && p.held > 0
 	h.mu.Unlock()
-	if !over {
+	if !alive {
 		x.Clusters.Leave(x.id, x.req.Agent)
 	}
 }
 
-func (x *exchange) write(w http.ResponseWriter, out v1.Synced, news bool) {
+func (x *exchange) write(w http.ResponseWriter, see outlook, out v1.Synced, news bool) {
 	data, err := json.Marshal(out)
 	if err != nil {
 		panic(err) // a defect
 	}
 	if news {
-		h, asked := x.agents, fingerprint(x.req)
+		h := x.agents
 		h.mu.Lock()
-		x.p.pace.answered(x.Clock(), asked, len(data), x.Interval)
+		x.p.pace.answered(x.Clock(), x.said(see), len(data), x.Interval)
 		h.mu.Unlock()
 	}
 	// A client that does not take its answer is cut off.
@@ -111,11 +138,25 @@ func (x *exchange) write(w http.ResponseWriter, out v1.Synced, news bool) {
 	writeRaw(w, http.StatusOK, append(data, '\n'))
 }
 
-// fingerprint tells messages apart by what they know and want.
-func fingerprint(q *v1.Sync) uint64 {
-	sum := uint64(len(q.Bodies))
-	for i := range q.Desired {
-		sum = sum*1099511628211 + q.Desired[i] ^ q.Observed[i]<<1
+// said tells what was asked and answered from other questions and answers: what
+// the agent knows and wants, and what there is to tell it.
+func (x *exchange) said(see outlook) uint64 {
+	sum := uint64(len(x.req.Bodies))
+	mix := func(v uint64) { sum = sum*1099511628211 ^ v }
+	for i := range x.req.Desired {
+		mix(x.req.Desired[i])
+		mix(x.req.Observed[i])
+	}
+	for _, parts := range see.parts {
+		for i := range parts {
+			mix(parts[i].leaf)
+		}
+	}
+	for i := range see.asked {
+		mix(see.asked[i].leaf)
+	}
+	for _, b := range x.ask {
+		mix(uint64(b))
 	}
 	return sum
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -24,14 +25,16 @@ type plane struct {
 	odd        map[int]*oddity      // buckets that were not agreed on at once
 	strange    map[int][]string     // strays by bucket
 
+	taking   chan struct{} // holds a token while a message of its agent is taken
 	changed  chan struct{} // closed when its agent may have to be told something; nil: nobody waits
 	agent    string        // process that spoke last ...
 	latest   int64         // ... and the number of its message
+	held     int           // messages that wait for news
 	pace     pace
 	grumbled time.Time // when its troubles were logged last
 }
 
-// hubItem is an instance or a step as a tree needs it.
+// hubItem is an instance, a step or a deployment as a tree needs it.
 type hubItem struct {
 	id         string
 	digest     string
@@ -39,28 +42,47 @@ type hubItem struct {
 	next, prev *hubItem
 	generation int64
 	token      int64
-	version    int64 // of the instance; 0 for a step
+	version    int64 // of the object; 0 for a step
 	changed    int64 // sequence of the change that the agent was to hear of
 	leaf, seen uint64
 	proof      *proof // of the body as it was sent last
 	bucket     uint8
-	step       bool
-	gone       bool // it is to be removed
+	sort       sort
+	gone       bool   // it is to be removed
+	trace      string // of what wanted it so, until its agent has been heard of it
 }
 
 // plane returns a cluster's, which is made where there is none yet. The lock is held.
 func (h *hub) plane(id string) *plane {
 	p := h.planes[id]
 	if p == nil {
-		p = &plane{id: strings.Clone(id)}
+		p = &plane{id: strings.Clone(id), taking: make(chan struct{}, 1)}
 		h.planes[p.id] = p
 	}
 	return p
 }
 
+// turn waits until no other message of the plane's agent is being taken, and
+// returns what ends this one's turn. Of two at once the older word could replace
+// the newer one, in the ledger and in what is agreed on.
+func (p *plane) turn(ctx context.Context) (done func(), err error) {
+	done = func() { <-p.taking }
+	select {
+	case p.taking <- struct{}{}:
+		return done, nil // whoever has ended its connection meanwhile, too: what it said counts
+	default:
+	}
+	select {
+	case p.taking <- struct{}{}:
+		return done, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 func (p *plane) step(id string) *hubItem {
 	for it := p.first[v1.BucketOf(id)]; it != nil; it = it.next {
-		if it.step && it.id == id {
+		if it.sort == ofStep && it.id == id {
 			return it
 		}
 	}
@@ -126,6 +148,7 @@ func (it *hubItem) become(w v1.Item, seq int64) {
 	}
 	it.at.told[it.bucket] += leaf - it.leaf
 	it.leaf, it.generation, it.gone, it.changed, it.proof = leaf, w.Generation, w.Delete, seq, nil
+	it.trace = strings.Clone(w.Trace)
 	if it.digest != w.Digest {
 		it.digest = strings.Clone(w.Digest)
 	}
@@ -133,19 +156,27 @@ func (it *hubItem) become(w v1.Item, seq int64) {
 }
 
 func (it *hubItem) observe(leaf uint64) {
+	if it.seen != leaf {
+		it.trace = ""
+	}
 	it.at.seen[it.bucket] += leaf - it.seen
 	it.seen = leaf
 }
 
-const stepKind = "step"
+// sort is what an item is.
+type sort uint8
 
-func (it *hubItem) kind() string {
-	if it.step {
-		return stepKind
-	}
-	return ""
-}
+const (
+	ofInstance sort = iota
+	ofStep
+	ofDeployment
+)
+
+// kinds of items as agents are told them, by sort.
+var itemKinds = [...]string{ofInstance: "", ofStep: "step", ofDeployment: "deployment"}
+
+func (it *hubItem) kind() string { return itemKinds[it.sort] }
 
 func (it *hubItem) item() v1.Item {
-	return v1.Item{ID: it.id, Kind: it.kind(), Generation: it.generation, Token: it.token, Digest: it.digest, Delete: it.gone}
+	return v1.Item{ID: it.id, Kind: it.kind(), Generation: it.generation, Token: it.token, Digest: it.digest, Delete: it.gone, Trace: it.trace}
 }

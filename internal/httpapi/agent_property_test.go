@@ -120,8 +120,9 @@ func TestMessagesOfProtocol1AreUnderstood(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			w := newWorld(t)
 			w.register("c1")
+			w.register("c2")
 			w.place(w.create("alice", "rex").ID, "c1")
-			w.agent("c1").patient(v1.Sync{}) // the index is loaded
+			w.agent("c2").reached()
 			body, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)

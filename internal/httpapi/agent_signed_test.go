@@ -156,6 +156,8 @@ func TestWhatIsRefusedIsNotRepeatedForEver(t *testing.T) {
 		t.Errorf("strays are %v", status.Strays)
 	}
 	before := w.head().Seq
+	for a.sync().Seq < before { // until the index has heard of the strays too
+	}
 	for range 5 {
 		if q := a.message(); len(q.Items) > 0 {
 			t.Errorf("it is told again: %+v", q.Items)

@@ -63,3 +63,32 @@ func TestAnAgentWhoseTurnIsFarAwayIsToldWhenToCome(t *testing.T) {
 		t.Errorf("in its turn it is answered %d, %v", status, err)
 	}
 }
+
+// An agent that does not take what it is told is told it less and less often; that
+// must not keep it from hearing of anything else.
+func TestNewsDoNotWaitBehindWhatIsSaidAgain(t *testing.T) {
+	var p httpapi.Paces
+	now, least := time.Unix(0, 0), -time.Hour
+	for range 12 {
+		p.Answered(now, 7, time.Minute)
+		if wait, again := p.Wait(now, 7); wait <= 0 || wait > time.Second || again {
+			t.Fatalf("a breath is %s (%v)", wait, again)
+		}
+		now = now.Add(time.Second)
+		wait, _ := p.Wait(now, 7)
+		if wait < least || wait > time.Minute {
+			t.Fatalf("the same again waits %s, after %s before", wait, least)
+		}
+		least, now = wait, now.Add(max(wait, 0))
+	}
+	if least != time.Minute-time.Second {
+		t.Errorf("the same again waits %s at most", least)
+	}
+	now = now.Add(-time.Minute + 2*time.Second)
+	if wait, again := p.Wait(now, 7); wait <= 0 || !again {
+		t.Errorf("the same waits %s (%v)", wait, again)
+	}
+	if wait, again := p.Wait(now, 8); wait > 0 || again {
+		t.Errorf("something else waits %s (%v)", wait, again)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strings"
 	"testing"
@@ -153,17 +154,20 @@ func (d *dataPlane) hold() func() v1.Synced {
 	}
 }
 
-// leave sends a message that waits, and returns what breaks its connection.
+// leave sends a message that waits, and returns what breaks its connection once
+// the message is on its way.
 func (d *dataPlane) leave() func() {
 	q := d.message()
 	q.Wait = true
 	ctx, cancel := context.WithCancel(d.Context())
-	done := make(chan struct{})
+	sent, done := make(chan struct{}), make(chan struct{})
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { close(sent) }})
 	go func() {
 		defer close(done)
 		_, _, _ = d.post(ctx, q)
 	}()
 	return func() {
+		<-sent // what was never sent, nobody can miss
 		cancel()
 		<-done
 	}
@@ -231,6 +235,15 @@ func (d *dataPlane) follow(it v1.Item) {
 			Conditions: []v1.Condition{{Type: "Ready", Status: "True"}},
 		}
 	}
+}
+
+// reached exchanges messages until the server's index has everything that is in
+// the ledger, of other clusters, too.
+func (d *dataPlane) reached() {
+	d.Helper()
+	d.sync() // who has never been told anything is told what there is
+	d.seq = d.head().Seq
+	d.sync()
 }
 
 // until exchanges messages until something is so.

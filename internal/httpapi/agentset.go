@@ -11,6 +11,7 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 )
@@ -24,9 +25,11 @@ type hub struct {
 	store hubStore
 	feed  *ledger.Feed
 	steps func(o ledger.Object) ([]cluster.StepItem, error) // without bodies: nobody outside is asked
-	log   *slog.Logger
-	begin sync.Once
-	whole chan struct{} // closed once the index is whole
+	// deploys: there are deployments.
+	deploys bool
+	log     *slog.Logger
+	begin   sync.Once
+	whole   chan struct{} // closed once the index is whole
 
 	mu     sync.Mutex
 	head   ledger.Head // who the ledger is; its Seq is where the load began
@@ -34,7 +37,7 @@ type hub struct {
 	need   int64       // the one from which on the index is whole; -1 while it is loaded
 	moved  chan struct{}
 	planes map[string]*plane     // by cluster
-	items  map[string][]*hubItem // instances by id, each once per cluster that has a copy
+	items  map[string][]*hubItem // instances and deployments by id, each once per cluster that has a copy
 }
 
 // hubStore is what the hub needs of the ledger.
@@ -45,7 +48,7 @@ type hubStore interface {
 
 func newHub(c Config) *hub {
 	return &hub{
-		store: c.Ledger, feed: c.Feed, steps: c.Clusters.StepHeads, log: c.Log, need: -1, whole: make(chan struct{}),
+		store: c.Ledger, feed: c.Feed, steps: c.Clusters.StepHeads, deploys: c.Deployments != nil, log: c.Log, need: -1, whole: make(chan struct{}),
 		planes: map[string]*plane{}, items: map[string][]*hubItem{},
 	}
 }
@@ -71,6 +74,12 @@ func (h *hub) run(ctx context.Context) {
 	pos := h.head.Seq
 	for ctx.Err() == nil {
 		changes, err := h.feed.Next(ctx, pos)
+		if fault.Reason(err) == "truncated" { // it was away for days
+			if h.load(ctx) == nil {
+				pos = h.head.Seq
+				continue
+			}
+		}
 		if err != nil { // the store is away: agents keep what they have
 			_ = pause(ctx, hubRetry)
 			continue
@@ -91,6 +100,9 @@ func (h *hub) load(ctx context.Context) error {
 	}
 	if err == nil {
 		err = h.each(ctx, instance.Kind.Name, head.Seq)
+	}
+	if err == nil && h.deploys {
+		err = h.each(ctx, gitops.KindDeployment.Name, head.Seq)
 	}
 	if err == nil {
 		err = h.tombstones(ctx)
@@ -190,7 +202,9 @@ func (h *hub) tombstones(ctx context.Context) error {
 type news struct {
 	object  *ledger.Object
 	seq     int64
-	items   []instance.Item
+	trace   string
+	sort    sort
+	items   []told
 	status  *cluster.Status // nil: it cannot be read
 	lost    string          // why the cluster was given up
 	steps   []cluster.StepItem
@@ -200,13 +214,10 @@ type news struct {
 func (h *hub) apply(ctx context.Context, changes []ledger.Change) {
 	all := make([]news, 0, len(changes))
 	for i := range changes {
-		n := news{object: &changes[i].Object, seq: changes[i].Seq}
+		n := news{object: &changes[i].Object, seq: changes[i].Seq, trace: changes[i].Trace}
 		switch n.object.Kind {
-		case instance.Kind.Name:
-			n.items = instance.DesiredItems(*n.object)
-			for i := range n.items {
-				n.items[i].Body = nil
-			}
+		case instance.Kind.Name, gitops.KindDeployment.Name:
+			n.tell()
 		case cluster.Kind.Name:
 			n.read(ctx, h)
 		default:
@@ -217,10 +228,10 @@ func (h *hub) apply(ctx context.Context, changes []ledger.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range all {
-		if n := &all[i]; n.object.Kind == instance.Kind.Name {
-			h.put(n)
-		} else {
+		if n := &all[i]; n.object.Kind == cluster.Kind.Name {
 			h.replace(n)
+		} else {
+			h.put(n)
 		}
 	}
 	if len(changes) > 0 {
@@ -251,7 +262,7 @@ func (n *news) read(ctx context.Context, h *hub) {
 	n.stepsOK = true
 }
 
-// put takes an instance unless a newer one is in already.
+// put takes an instance or a deployment unless a newer one is in already.
 func (h *hub) put(n *news) {
 	had := h.items[n.object.ID]
 	if len(had) > 0 && had[0].version >= n.object.Version {
@@ -259,22 +270,22 @@ func (h *hub) put(n *news) {
 	}
 	var have []*hubItem
 	for _, was := range had {
-		if slices.ContainsFunc(n.items, func(it instance.Item) bool { return it.Cluster == was.at.id }) {
+		if slices.ContainsFunc(n.items, func(it told) bool { return it.cluster == was.at.id }) {
 			have = append(have, was)
 		} else {
 			was.leave()
 		}
 	}
 	for _, it := range n.items {
-		at := slices.IndexFunc(have, func(was *hubItem) bool { return was.at.id == it.Cluster })
+		at := slices.IndexFunc(have, func(was *hubItem) bool { return was.at.id == it.cluster })
 		if at < 0 {
 			at = len(have)
-			item := &hubItem{id: strings.Clone(it.ID), bucket: uint8(v1.BucketOf(it.ID))}
-			item.join(h.plane(it.Cluster))
+			item := &hubItem{id: strings.Clone(it.ID), sort: n.sort, bucket: uint8(v1.BucketOf(it.ID))}
+			item.join(h.plane(it.cluster))
 			have = append(have, item)
 		}
-		have[at].become(v1.Item{Generation: it.Generation, Token: it.Token, Digest: it.Digest, Delete: it.Delete}, n.seq)
-		have[at].observe(it.Seen)
+		have[at].observe(it.seen)
+		have[at].become(it.Item, n.seq)
 	}
 	for _, item := range have {
 		item.version = n.object.Version
@@ -308,14 +319,14 @@ func (h *hub) replace(n *news) {
 		wanted[s.ID] = true
 		it := p.step(s.ID)
 		if it == nil {
-			it = &hubItem{id: s.ID, step: true, bucket: uint8(v1.BucketOf(s.ID))}
+			it = &hubItem{id: s.ID, sort: ofStep, bucket: uint8(v1.BucketOf(s.ID))}
 			it.join(p)
 		}
-		it.become(v1.Item{Generation: s.Generation, Token: s.Token, Digest: s.Digest, Delete: s.Delete}, n.seq)
+		it.become(v1.Item{Generation: s.Generation, Token: s.Token, Digest: s.Digest, Delete: s.Delete, Trace: n.trace}, n.seq)
 	}
 	for _, it := range p.first {
 		for ; it != nil; it = it.next {
-			if it.step && !wanted[it.id] {
+			if it.sort == ofStep && !wanted[it.id] {
 				it.leave()
 			}
 		}

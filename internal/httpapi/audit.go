@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/droverhq/drover/internal/access"
@@ -22,7 +23,29 @@ import (
 
 // maxBehind bounds the entries of hidden calls that are being written; callers
 // beyond that wait for theirs.
-const maxBehind = 1024
+var maxBehind = 1024
+
+// Behind is what is written behind answers.
+type Behind struct{ room chan struct{} }
+
+// NewBehind is one of which nothing is written yet.
+func NewBehind() *Behind { return &Behind{make(chan struct{}, maxBehind)} }
+
+// Wait returns when everything is written, or ctx ends, whichever is first. It is for
+// whoever closes the ledger next: callers that come after it wait for their entries.
+func (b *Behind) Wait(ctx context.Context) error {
+	for n := range cap(b.room) {
+		select {
+		case b.room <- struct{}{}:
+		case <-ctx.Done():
+			for range n {
+				<-b.room
+			}
+			return ctx.Err()
+		}
+	}
+	return nil
+}
 
 // waysIn are the calls of operators on Drover's own API that give somebody a
 // way in and change nothing: only an entry tells who did. Those that let others'
@@ -92,6 +115,7 @@ func plainText(s string, most int) string {
 func (s *server) audited(w http.ResponseWriter, r *http.Request, hidden bool, serve http.HandlerFunc) {
 	out := &held{ResponseWriter: w}
 	call := auditOf(r)
+	traceOf(r.Context()).recorded = true
 	if hidden {
 		s.fail(out, r, nothingAt(r))
 		s.recordHidden(r, call, out.status)
@@ -119,23 +143,49 @@ func (s *server) audited(w http.ResponseWriter, r *http.Request, hidden bool, se
 	out.send()
 }
 
+// recordRefused puts on record that somebody wanted to change something and was
+// refused, on Drover's own API: what was done tells itself, and what was not leaves nothing else. Calls
+// that nobody can read, without a token, of agents and beyond the rate are in the
+// server's log alone: everybody could fill the ledger with them.
+func (s *server) recordRefused(r *http.Request, who access.Principal, status int) {
+	t := traceOf(r.Context())
+	// There is no such verb, it only asks, or it is the agents' own.
+	nowhere := t.route == "/api/v1/" || t.route == "(unknown)" || t.route == "POST /api/v1/placement/explain" || t.route == "POST /api/v1/clusters/{id}/sync"
+	changes := r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
+	refused := status == http.StatusForbidden || status == http.StatusNotFound || status == http.StatusConflict || status == http.StatusGone
+	if !changes || !refused || !strings.HasPrefix(r.URL.Path, "/api/v1/") || who.User == "" || who.Cluster != "" || t.recorded || nowhere {
+		return
+	}
+	call := auditOf(r)
+	if !who.Admin {
+		call.Org = who.Org
+	}
+	s.recordBehind(r, call, operation.AuditRefused, status)
+}
+
 // recordHidden writes the entry of a call that was answered as if there were
-// nothing. At most maxBehind goroutines do that, each for five seconds at most.
+// nothing.
 func (s *server) recordHidden(r *http.Request, call operation.Audit, status int) {
+	s.recordBehind(r, call, operation.AuditHidden, status)
+}
+
+// recordBehind writes an entry that nobody waits for. At most maxBehind goroutines
+// do that, each for five seconds at most; Behind waits for them.
+func (s *server) recordBehind(r *http.Request, call operation.Audit, phase string, status int) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 5*time.Second)
 	r = r.WithContext(ctx)
 	write := func() {
 		defer cancel()
-		if err := s.record(r, call, operation.AuditHidden, status); err != nil {
+		if err := s.record(r, call, phase, status); err != nil {
 			// Nothing was done or shown, and an outage must not show that there
 			// is something to hide.
-			s.Log.ErrorContext(ctx, "a hidden call is not on record", "request", call.Request, "user", call.User, "path", call.Path, "error", err)
+			s.Log.ErrorContext(ctx, "a "+phase+" call is not on record", "request", call.Request, "user", call.User, "path", call.Path, "error", err)
 		}
 	}
 	select {
-	case s.behind <- struct{}{}:
+	case s.Behind.room <- struct{}{}:
 		go func() {
-			defer func() { <-s.behind }()
+			defer func() { <-s.Behind.room }()
 			write()
 		}()
 	default:

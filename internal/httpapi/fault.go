@@ -76,7 +76,7 @@ var reasons = map[string]int{
 	"provider": 30, "region": 31, "type": 41, "plan": 42, "multi-az": 35,
 	"parameters": 37, "field": 37, "capacity": 24, "limit": 5, "quota": 120,
 	"body": 17, "list": 17, "search": 23, "async": 103,
-	"denied": 4, "token": 15, "method": 10, "rate": 429, "gone": 25,
+	"denied": 4, "token": 15, "method": 10, "rate": 429, "gone": 25, "truncated": 25,
 	"terms": 12, "maintenance": 18, "billing": 21, "metrics": 21, "billing-account": 43, "promotion": 6,
 	"account-name": 38, "account-description": 39, "account-id": 40, "account": 113, "account-limit": 115,
 	"account-create": 110, "account-get": 111, "account-delete": 112, "quota-check": 121,

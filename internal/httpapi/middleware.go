@@ -18,12 +18,14 @@ import (
 // trace is what the server knows of one request while it runs. It belongs to
 // the request's goroutine.
 type trace struct {
-	id    string
-	route string // template for metrics; default: the mux's pattern
-	face  face   // how its API names errors
-	user  string
-	about string // whom an operator's call was about, for the record
-	err   error  // what went wrong, for the log
+	id       string
+	route    string // template for metrics; default: the mux's pattern
+	face     face   // how its API names errors
+	user     string
+	org      string
+	recorded bool   // it is on record besides what it changed
+	about    string // whom an operator's call was about, for the record
+	err      error  // what went wrong, for the log
 	// compat is set for paths below an offering's group.
 	compat *compatPath
 	// stream ends the time limit and gives the place among the requests in
@@ -62,7 +64,8 @@ func (s *server) middleware(mux *http.ServeMux) http.Handler {
 		out := &response{ResponseWriter: w, gzip: acceptsGzip(r)}
 		out.Header().Set("X-Request-ID", t.id)
 		ctx := context.WithValue(r.Context(), traceKey{}, t)
-		ctx = ledger.WithCause(ctx, ledger.ByRequest(t.id))
+		ctx = ledger.WithOrigin(ledger.WithCause(ctx, ledger.ByRequest(t.id)), s.origin(r))
+		ctx, span := s.follow(ctx, r, t)
 		r = r.WithContext(ctx)
 		s.meters.running.Inc()
 		defer func() {
@@ -70,6 +73,7 @@ func (s *server) middleware(mux *http.ServeMux) http.Handler {
 			aborted := s.recovered(out, r, recover())
 			out.close()
 			s.report(r, t, out, s.Clock().Sub(start))
+			t.ended(span, r.Method, out.status)
 			if aborted {
 				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 			}
@@ -123,7 +127,7 @@ func (s *server) serve(mux *http.ServeMux, w *response, r *http.Request, t *trac
 	_ = control.SetWriteDeadline(time.Now().Add(2 * s.Timeout))
 	r = r.WithContext(ctx)
 	who, err := s.authenticate(r, t)
-	t.user = who.Actor()
+	t.user, t.org = who.Actor(), who.Org
 	if limited := s.limits.take(w, r, who); limited != nil {
 		err = limited
 	}
@@ -131,11 +135,12 @@ func (s *server) serve(mux *http.ServeMux, w *response, r *http.Request, t *trac
 		s.fail(w, r, err)
 		return
 	}
-	r = r.WithContext(access.With(ctx, who))
+	r = r.WithContext(ledger.WithOrg(access.With(ctx, who), who.Org))
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w, r.Body, s.bodyLimit(r.URL.Path))
 	}
 	s.route(mux, w, r, t)
+	s.recordRefused(r, who, w.status)
 }
 
 // route hands the request to an offering's API or to the mux. The mux has pages
@@ -203,6 +208,9 @@ func nothingAt(r *http.Request) error {
 // for what describes an offering's API; so do service accounts beside the issuer.
 func (s *server) authenticate(r *http.Request, t *trace) (access.Principal, error) {
 	if !strings.HasPrefix(r.URL.Path, "/api/") && !strings.Contains(r.URL.Path, accountsPath) || t.compat != nil && t.compat.public() {
+		return access.Principal{}, nil
+	}
+	if s.pushing(r) {
 		return access.Principal{}, nil
 	}
 	token, cookie := bearer(r)
@@ -310,6 +318,9 @@ func (s *server) report(r *http.Request, t *trace, w *response, took time.Durati
 	attrs := []slog.Attr{
 		slog.String("request", t.id), slog.String("method", printable(r.Method, 16)), slog.String("path", printable(r.URL.Path, 256)),
 		slog.Int("status", w.status), slog.Duration("took", took), slog.String("user", t.user),
+	}
+	if t.org != "" {
+		attrs = append(attrs, slog.String("org", t.org))
 	}
 	if t.err != nil {
 		attrs = append(attrs, slog.String("error", printable(t.err.Error(), 1024)))

@@ -123,7 +123,7 @@ func TestLog(t *testing.T) {
 	r.do(t, alice, "POST", dinosaurs+"?async=true", `{"name":"hidden!","species":"hushhush"}`)
 	r.do(t, alice+"x", "GET", dinosaurs, "")
 	got := r.logs.String()
-	for _, want := range []string{"method=GET", "method=POST", "path=" + dinosaurs, "status=200", "status=400", "status=401", "user=alice", "took=", "request="} {
+	for _, want := range []string{"method=GET", "method=POST", "path=" + dinosaurs, "status=200", "status=400", "status=401", "user=alice", "org=acme", "took=", "request="} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the log lacks %s:\n%s", want, got)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,13 +13,17 @@ import (
 
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/account"
+	"github.com/droverhq/drover/internal/audit"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/policy"
+	"github.com/droverhq/drover/internal/subscription"
+	spans "github.com/droverhq/drover/internal/trace"
 )
 
 // Config is what the API is made of. Ledger, Offerings, Instances,
@@ -38,6 +43,19 @@ type Config struct {
 	// Environments and Templates; nil: this server has none.
 	Environments *environment.Service
 	Templates    Templates
+	// Deployments; nil: this server has none.
+	Deployments *gitops.Service
+	// Subscriptions; nil: nobody is told of changes but by watching.
+	Subscriptions *subscription.Service
+	// Audit tells who did what, and proves it; nil: nothing does.
+	Audit *audit.Service
+	// Doctor says how the server is; nil: nobody does.
+	Doctor Doctor
+	// Proxies are the networks of proxies whose word counts for where a request came
+	// from; none: it came from the peer.
+	Proxies []netip.Prefix
+	// Rejected is what was put aside of messages; nil: there is no bus.
+	Rejected Rejected
 	// Policy says who may use the service at all; nil: everybody who has a token.
 	Policy policy.Decisions
 	// Users are the people of the server's own identity provider; nil: people
@@ -52,8 +70,12 @@ type Config struct {
 	// AgentImage is the container image of agents; default: droverhq/drover of
 	// the server's version.
 	AgentImage string
+	// AgentTrace is the collector that agents are told to send their traces to; empty: none.
+	AgentTrace string
 	// Version of the server, as its APIs show it; empty: they do not.
 	Version string
+	// Tracer follows requests; nil: nobody does.
+	Tracer *spans.Tracer
 	// Authenticator turns a bearer token into a principal.
 	Authenticator Authenticator
 	// Issuer signs tokens and publishes its keys; nil: there is no built-in issuer.
@@ -87,6 +109,7 @@ type Config struct {
 	// Ending, when it ends, ends the streams, which would go on for ever;
 	// other requests are answered. Default: it never does.
 	Ending   context.Context
+	Behind   *Behind // what is written behind answers; default: one that nobody waits for
 	InFlight int     // requests worked on at once, others wait; default 1024
 	Rate     float64 // requests per second and principal; 0 = no limit
 	Burst    int     // default: twice the rate
@@ -117,14 +140,14 @@ type Offerings interface {
 
 type server struct {
 	Config
-	meters   *meters
-	limits   *limits
-	inflight chan struct{}
-	replays  chan struct{} // room for reads of the past
-	behind   chan struct{} // room for entries of hidden calls
-	streams  tally         // watches by caller
-	served   served        // what outside agents were given
-	rooms    rooms         // what is free where, for a moment
+	meters    *meters
+	limits    *limits
+	inflight  chan struct{}
+	replays   chan struct{} // room for reads of the past
+	verifying chan struct{} // room for verifications of the ledger
+	streams   tally         // watches by caller
+	served    served        // what outside agents were given
+	rooms     rooms         // what is free where, for a moment
 }
 
 // New makes the handler of the whole API.
@@ -139,12 +162,12 @@ func New(c Config) (http.Handler, error) {
 	}
 	c.defaults()
 	s := &server{
-		Config:   c,
-		meters:   newMeters(c.Metrics),
-		limits:   newLimits(c.Rate, c.Burst, c.Clock),
-		inflight: make(chan struct{}, c.InFlight),
-		replays:  make(chan struct{}, replayReads),
-		behind:   make(chan struct{}, maxBehind),
+		Config:    c,
+		meters:    newMeters(c.Metrics),
+		limits:    newLimits(c.Rate, c.Burst, c.Clock),
+		inflight:  make(chan struct{}, c.InFlight),
+		replays:   make(chan struct{}, replayReads),
+		verifying: make(chan struct{}, 1),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.healthz)
@@ -162,6 +185,9 @@ func New(c Config) (http.Handler, error) {
 func (c *Config) defaults() {
 	if c.Log == nil {
 		c.Log = slog.Default()
+	}
+	if c.Behind == nil {
+		c.Behind = NewBehind()
 	}
 	if c.Metrics == nil {
 		c.Metrics = prometheus.NewRegistry()

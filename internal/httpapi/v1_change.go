@@ -200,6 +200,11 @@ func (o *own) changes(ctx context.Context, in *changesInput) (*body[v1.Changes],
 func (o *own) newest(ctx context.Context, g *sight, f filter, n int) (found []v1.Change, since int64, err error) {
 	found = []v1.Change{}
 	names, until := o.names(), g.head
+	head, err := o.Ledger.Head(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	whole := head.Whole
 	for seen := 0; until > 0 && len(found) < n; {
 		if seen >= scanned {
 			since = until
@@ -224,6 +229,9 @@ func (o *own) newest(ctx context.Context, g *sight, f filter, n int) (found []v1
 			}
 		}
 		if len(changes) < q.Limit {
+			if len(found) < n {
+				since = whole // 0, unless the log was truncated
+			}
 			break
 		}
 		seen += len(changes)

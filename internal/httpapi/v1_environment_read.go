@@ -188,6 +188,9 @@ func (o *own) graph(ctx context.Context, id string) (v1.Graph, error) {
 				n.Needs = append(n.Needs, name)
 			}
 		}
+		for _, l := range r.Status.Links {
+			n.Links = append(n.Links, v1.Link{Rel: l.Rel, URL: l.URL})
+		}
 		for _, name := range r.Spec.External {
 			n.Needs = append(n.Needs, "external/"+name)
 			outside["external/"+name] = true

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -25,6 +26,7 @@ import (
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/expr"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
@@ -102,7 +104,7 @@ func (b *box) Apply(ctx context.Context, r executor.Resource) (executor.Result, 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made[r.ID] = want
-	return executor.Result{Done: true, Outputs: boxOutputs(r)}, nil
+	return executor.Result{Done: true, Outputs: boxOutputs(r), Links: []executor.Link{{Rel: "dashboard", URL: "http://box/" + r.Address}}}, nil
 }
 
 func (b *box) Observe(_ context.Context, r executor.Resource) (executor.Observation, error) {
@@ -150,7 +152,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	l, err := sqlledger.Open(t.Context(), sqlledger.Config{
 		URL: filepath.Join(t.TempDir(), "ledger.db"), Key: bytes.Repeat([]byte{7}, ledger.KeySize),
-		Kinds: slices.Concat(policy.Kinds(), breaker.Kinds(), environment.Kinds(), template.Kinds(),
+		Kinds: slices.Concat(policy.Kinds(), breaker.Kinds(), environment.Kinds(), template.Kinds(), gitops.Kinds(),
 			[]ledger.Kind{instance.Kind, cluster.Kind, cluster.KindProfile, operation.Kind, operation.AuditKind, offering.Kind, access.SigningKey}),
 	})
 	if err != nil {
@@ -164,20 +166,23 @@ func newSite(t *testing.T) *site {
 	guard := breaker.NewService(breaker.Config{Store: l})
 	templates := template.NewService(template.Config{Store: l, Files: l, Executors: map[string]executor.Description{"box": s.box.Describe()}, Source: source.Choose{}})
 	environments := environment.NewService(environment.Config{Store: l, Keeper: l, Finder: l, Approvals: guard,
-		Templates: environment.Drawings{Service: templates}, Executors: map[string]executor.Executor{"box": s.box}, Runner: parrot{}})
+		Templates: environment.Drawings{Service: templates}, Executors: map[string]executor.Executor{"box": s.box}, Runner: parrot{}, Connections: bookOf()})
 	templates.Users = environments
 	guard.Waiters = map[string]breaker.Waiters{environment.KindPlan.Name: environments}
+	s.clusters = cluster.NewService(l)
+	deployments := gitops.NewService(gitops.Config{Store: l, Keeper: l, Engines: argo{}, Prober: argo{}})
 	feed := ledger.NewFeed(l)
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	reconcilers := environments.Reconcilers()
+	maps.Copy(reconcilers, deployments.Reconcilers())
 	reconcilers[breaker.KindApproval.Name] = &breaker.Reconciler{Service: guard}
 	loop := reconcile.New(reconcile.Config{Ledger: l, Reconcilers: reconcilers, Workers: 4, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	running.Go(func() { _ = feed.Run(ctx) })
 	running.Go(func() { _ = loop.Run(ctx) })
 	handler, err := httpapi.New(httpapi.Config{
-		Ending: ctx, Ledger: l, Feed: feed, Offerings: registry, Approvals: guard, Templates: templates, Environments: environments,
-		Instances: instance.NewService(instance.Config{Store: l, Offerings: registry}), Clusters: cluster.NewService(l), Authenticator: s.gate, Issuer: s.issuer,
+		Ending: ctx, Ledger: l, Feed: feed, Offerings: registry, Approvals: guard, Templates: templates, Environments: environments, Deployments: deployments,
+		Instances: instance.NewService(instance.Config{Store: l, Offerings: registry}), Clusters: s.clusters, Authenticator: s.gate, Issuer: s.issuer,
 		Log: slog.New(slog.NewTextHandler(s, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {

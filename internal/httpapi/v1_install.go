@@ -40,6 +40,7 @@ func (o *own) routesInstall() {
 		Parameters: []*huma.Param{
 			pathParam("id", "Id of the cluster"),
 			queryParam("join", "Token of POST /api/v1/clusters/{id}/join, in place of a bearer token", "string"),
+			{Name: "runtime", In: "query", Description: "argocd: deployments are carried out by an Argo CD of the cluster; default kubernetes", Schema: &huma.Schema{Type: "string", Enum: []any{"kubernetes", "argocd"}}},
 			{Name: "format", In: "query", Description: "values: those of the chart drover-agent, for Helm", Schema: &huma.Schema{Type: "string", Enum: []any{"manifests", "values"}}},
 		},
 		Responses: map[string]*huma.Response{"200": {Description: "YAML", Content: map[string]*huma.MediaType{"application/yaml": yaml}}},
@@ -53,7 +54,8 @@ func (o *own) routesInstall() {
 }
 
 func (o *own) join(ctx context.Context, in *struct {
-	ID string `path:"id" doc:"Id of the cluster" maxLength:"256"`
+	ID      string `path:"id" doc:"Id of the cluster" maxLength:"256"`
+	Runtime string `query:"runtime" enum:"kubernetes,argocd" doc:"argocd: deployments are carried out by an Argo CD of the cluster; default kubernetes"`
 }) (*body[v1.Join], error) {
 	if !access.From(ctx).Admin {
 		return nil, fault.New(fault.Denied, "only an operator may bring agents onto clusters")
@@ -67,11 +69,15 @@ func (o *own) join(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
+	query := "join=" + token
+	if in.Runtime != "" {
+		query = "runtime=" + in.Runtime + "&" + query
+	}
 	at := strings.TrimRight(o.URL, "/") + strings.Replace(installPath, "{id}", url.PathEscape(in.ID), 1)
 	return &body[v1.Join]{v1.Join{
-		Command: fmt.Sprintf(`kubectl apply --server-side -f "%s?join=%s"`, at, token),
-		Helm: fmt.Sprintf(`helm upgrade --install %s deploy/helm/drover-agent --namespace %s --create-namespace --values "%s?format=values&join=%s"`,
-			cluster.AgentName, cluster.AgentNamespace, at, token),
+		Command: fmt.Sprintf(`kubectl apply --server-side -f "%s?%s"`, at, query),
+		Helm: fmt.Sprintf(`helm upgrade --install %s deploy/helm/drover-agent --namespace %s --create-namespace --values "%s?format=values&%s"`,
+			cluster.AgentName, cluster.AgentNamespace, at, query),
 		Expires: expires,
 	}}, nil
 }
@@ -103,7 +109,7 @@ func (o *own) install(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	o.audited(w, r, false, func(w http.ResponseWriter, r *http.Request) {
-		data, err := o.installation(r.Context(), id, r.URL.Query().Get("format"))
+		data, err := o.installation(r.Context(), id, r.URL.Query().Get("format"), r.URL.Query().Get("runtime"))
 		if err != nil {
 			o.fail(w, r, err)
 			return
@@ -113,7 +119,7 @@ func (o *own) install(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (o *own) installation(ctx context.Context, id, format string) ([]byte, error) {
+func (o *own) installation(ctx context.Context, id, format, runtime string) ([]byte, error) {
 	if format != "" && format != "manifests" && format != "values" {
 		return nil, fault.New(fault.Invalid, "format is manifests or values").Because("field")
 	}
@@ -126,6 +132,7 @@ func (o *own) installation(ctx context.Context, id, format string) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
+	c.Runtime = runtime
 	if c.Token, _, err = o.Issuer.Issue(ctx, claims, firstTTL); err != nil {
 		return nil, err
 	}
@@ -163,7 +170,7 @@ func (o *own) installable(ctx context.Context, id string) (cluster.InstallConfig
 	if err != nil {
 		return none, err
 	}
-	return cluster.InstallConfig{Server: o.URL, Cluster: id, Image: o.AgentImage, Rules: rules, Health: cluster.AgentHealth}, nil
+	return cluster.InstallConfig{Server: o.URL, Cluster: id, Image: o.AgentImage, Rules: rules, Health: cluster.AgentHealth, Trace: o.AgentTrace}, nil
 }
 
 // applied is all that an agent of the cluster may be told to apply at present.

@@ -18,7 +18,9 @@ import (
 // joinable is a rig with two clusters, and an operator's token.
 func joinable(t *testing.T) (*rig, string) {
 	t.Helper()
-	r := newRig(t, func(c *httpapi.Config) { c.URL, c.Version = "https://drover.example.org/", "1.2.3" })
+	r := newRig(t, func(c *httpapi.Config) {
+		c.URL, c.Version, c.AgentTrace = "https://drover.example.org/", "1.2.3", "https://collector.example.org"
+	})
 	root := r.token(t, access.Claims{User: "root", Admin: true})
 	for _, name := range []string{"edge", "other"} {
 		r.do(t, root, "POST", "/api/v1/clusters", `{"name":"`+name+`","cloud_provider":"aws","region":"us-east-1"}`).ok(201)
@@ -69,7 +71,7 @@ func TestJoin(t *testing.T) {
 	if who.Cluster != "edge" || who.Admin {
 		t.Errorf("the agent is %+v", who)
 	}
-	for _, want := range []string{"--server=https://drover.example.org", "--cluster=edge", `image: "droverhq/drover:1.2.3"`} {
+	for _, want := range []string{"--server=https://drover.example.org", "--cluster=edge", "--trace-endpoint=https://collector.example.org", `image: "droverhq/drover:1.2.3"`} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("there is no %s", want)
 		}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"maps"
@@ -13,10 +14,12 @@ import (
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/policy"
+	"github.com/droverhq/drover/internal/subscription"
 	"github.com/droverhq/drover/internal/template"
 )
 
@@ -66,7 +69,7 @@ func (s *own) at(ctx context.Context, r resource, idOrName string, moment ledger
 	}
 	for _, c := range candidates {
 		then, err := s.Ledger.At(ctx, c.Ref, moment)
-		if fault.Is(err, fault.NotFound) || err == nil && !then.Object.Deleted.IsZero() {
+		if fault.Is(err, fault.NotFound) && fault.Reason(err) != "truncated" || err == nil && !then.Object.Deleted.IsZero() {
 			continue
 		}
 		return then.Object, err
@@ -115,9 +118,11 @@ func (s *own) byName(ctx context.Context, r resource, name string, deleted bool)
 }
 
 // names maps offerings to what their instances are called.
-func (s *server) names() map[string]string {
+func (s *server) names() map[string]string { return names(s.Offerings) }
+
+func names(offerings Offerings) map[string]string {
 	out := map[string]string{}
-	for _, off := range s.Offerings.List() {
+	for _, off := range offerings.List() {
 		out[off.Metadata.Name] = off.Spec.Names.Plural
 	}
 	return out
@@ -201,6 +206,10 @@ var sealed = map[string]struct{ spec, status []string }{
 	instance.Kind.Name:            {status: []string{"secret"}},
 	environment.Kind.Name:         {status: []string{"secrets"}},
 	environment.KindResource.Name: {status: []string{"secrets", "sealed", "state"}},
+	gitops.KindRepository.Name:    {spec: []string{"password", "ssh_key", "digest"}, status: []string{"good", "retired", "mirrored"}},
+	gitops.KindTarget.Name:        {spec: []string{"kubeconfig", "digest"}, status: []string{"access", "left", "retired", "mirrored"}},
+	gitops.KindDeployment.Name:    {status: []string{"desired", "mirrored"}},
+	subscription.Kind.Name:        {spec: []string{"secret"}},
 }
 
 func sealedOff(doc json.RawMessage, members []string) json.RawMessage {
@@ -213,6 +222,9 @@ func sealedOff(doc json.RawMessage, members []string) json.RawMessage {
 // without returns a JSON object without some members, none of it if it cannot
 // be read.
 func without(doc json.RawMessage, members []string) json.RawMessage {
+	if !mentions(doc, members) {
+		return doc
+	}
 	var m map[string]json.RawMessage
 	if json.Unmarshal(doc, &m) != nil {
 		return nil
@@ -225,6 +237,13 @@ func without(doc json.RawMessage, members []string) json.RawMessage {
 		return nil
 	}
 	return out
+}
+
+// mentions reports whether a document may have one of some members, at any depth. To
+// look costs a tenth of taking it apart, and most have none. What is written with
+// escapes may have any.
+func mentions(doc json.RawMessage, members []string) bool {
+	return bytes.Contains(doc, []byte(`\u`)) || slices.ContainsFunc(members, func(k string) bool { return bytes.Contains(doc, []byte(`"`+k+`"`)) })
 }
 
 // publicDocument returns an offering's document as tenants may see it.

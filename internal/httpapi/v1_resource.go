@@ -14,13 +14,16 @@ import (
 	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/operation"
 	"github.com/droverhq/drover/internal/policy"
+	"github.com/droverhq/drover/internal/subscription"
 	"github.com/droverhq/drover/internal/template"
 )
 
@@ -34,6 +37,7 @@ var (
 	readVerbs  = []string{"get", "list", "history", "watch"}
 	applyVerbs = []string{"apply", "delete", "get", "history", "list", "watch"}
 	orderVerbs = []string{"create", "delete", "get", "history", "list", "update", "watch"}
+	keepVerbs  = []string{"delete", "get", "history", "list", "put", "watch"}
 	// Of whoever logs in: a reset is a new password or secret.
 	personVerbs = []string{"create", "delete", "get", "history", "list", "reset", "watch"}
 )
@@ -51,6 +55,14 @@ var fixed = []resource{
 	{v1.Resource{Name: "resources", Singular: "resource", Kind: environment.KindResource.Name, Verbs: readVerbs}, environment.KindResource},
 	{v1.Resource{Name: "plans", Singular: "plan", Kind: environment.KindPlan.Name, Verbs: readVerbs}, environment.KindPlan},
 	{v1.Resource{Name: "drifts", Singular: "drift", Kind: environment.KindDrift.Name, Verbs: readVerbs}, environment.KindDrift},
+	{v1.Resource{Name: "deployments", Singular: "deployment", Kind: gitops.KindDeployment.Name,
+		Verbs: []string{"create", "delete", "get", "history", "list", "refresh", "rollback", "sync", "update", "watch"}}, gitops.KindDeployment},
+	{v1.Resource{Name: "syncruns", Singular: "syncrun", Kind: gitops.KindSyncRun.Name, Verbs: append([]string{"terminate"}, readVerbs...)}, gitops.KindSyncRun},
+	{v1.Resource{Name: "repositories", Singular: "repository", Kind: gitops.KindRepository.Name, Verbs: keepVerbs}, gitops.KindRepository},
+	{v1.Resource{Name: "targets", Singular: "target", Kind: gitops.KindTarget.Name, Verbs: keepVerbs}, gitops.KindTarget},
+	{v1.Resource{Name: "workspaces", Singular: "workspace", Kind: gitops.KindWorkspace.Name, Verbs: keepVerbs}, gitops.KindWorkspace},
+	{v1.Resource{Name: "subscriptions", Singular: "subscription", Kind: subscription.Kind.Name, Verbs: orderVerbs}, subscription.Kind},
+	{v1.Resource{Name: "commands", Singular: "command", Kind: command.Kind.Name, Verbs: readVerbs}, command.Kind},
 	{v1.Resource{Name: "operations", Singular: "operation", Kind: "operation", Verbs: readVerbs}, operation.Kind},
 	{v1.Resource{Name: "audits", Singular: "audit", Kind: "audit", Verbs: readVerbs}, operation.AuditKind},
 	{v1.Resource{Name: "quotas", Singular: "quota", Kind: "quota", Verbs: applyVerbs}, policy.KindQuota},
@@ -75,11 +87,15 @@ func ofTemplates(kind string) bool {
 // ofEnvironments are the kinds that are there where environments are.
 var ofEnvironments = []string{template.Kind.Name, template.KindVersion.Name, environment.Kind.Name, environment.KindResource.Name, environment.KindPlan.Name, environment.KindDrift.Name}
 
+// ofDeployments are the kinds that are there where deployments are.
+var ofDeployments = []string{gitops.KindDeployment.Name, gitops.KindSyncRun.Name, gitops.KindRepository.Name, gitops.KindTarget.Name, gitops.KindWorkspace.Name}
+
 // resources lists what there is: the kinds, and every offering's instances.
 func (s *server) resources() []resource {
 	out := slices.DeleteFunc(slices.Clone(fixed), func(r resource) bool {
 		return r.Kind == access.KindUser.Name && s.Users == nil || r.Kind == account.Kind.Name && s.Accounts == nil ||
-			r.Kind == breaker.KindApproval.Name && s.Approvals == nil || s.Environments == nil && slices.Contains(ofEnvironments, r.Kind)
+			r.Kind == breaker.KindApproval.Name && s.Approvals == nil || s.Environments == nil && slices.Contains(ofEnvironments, r.Kind) ||
+			s.Deployments == nil && slices.Contains(ofDeployments, r.Kind) || s.Subscriptions == nil && (r.Kind == subscription.Kind.Name || r.Kind == command.Kind.Name)
 	})
 	for _, off := range s.Offerings.List() {
 		n, verbs := off.Spec.Names, orderVerbs
@@ -118,7 +134,9 @@ func kindOf(kind string) (resource, bool) {
 // it, its past included. Kinds that are no resource are nobody's business.
 func visible(who access.Principal, o *ledger.Object) bool {
 	switch o.Kind {
-	case instance.Kind.Name, operation.Kind.Name, environment.Kind.Name, environment.KindResource.Name, environment.KindPlan.Name, environment.KindDrift.Name:
+	case instance.Kind.Name, operation.Kind.Name, environment.Kind.Name, environment.KindResource.Name, environment.KindPlan.Name, environment.KindDrift.Name,
+		gitops.KindDeployment.Name, gitops.KindSyncRun.Name, gitops.KindRepository.Name, gitops.KindTarget.Name, gitops.KindWorkspace.Name,
+		subscription.Kind.Name, command.Kind.Name:
 		return who.Sees(o.Org, o.Owner)
 	case account.Kind.Name:
 		return o.Fields["use"] == tenantUse && who.Sees(o.Org, o.Owner)
@@ -139,7 +157,9 @@ func visible(who access.Principal, o *ledger.Object) bool {
 func (r resource) scope(who access.Principal) (map[string]any, error) {
 	scope := map[string]any{}
 	switch r.Kind {
-	case instance.Kind.Name, operation.Kind.Name, account.Kind.Name, environment.Kind.Name, environment.KindResource.Name, environment.KindPlan.Name, environment.KindDrift.Name:
+	case instance.Kind.Name, operation.Kind.Name, account.Kind.Name, environment.Kind.Name, environment.KindResource.Name, environment.KindPlan.Name, environment.KindDrift.Name,
+		gitops.KindDeployment.Name, gitops.KindSyncRun.Name, gitops.KindRepository.Name, gitops.KindTarget.Name, gitops.KindWorkspace.Name,
+		subscription.Kind.Name, command.Kind.Name:
 		if who.Cluster != "" && !who.Admin {
 			return nil, fault.New(fault.Denied, "an agent sees its cluster's desired state and nothing else")
 		}
@@ -308,11 +328,16 @@ func (o *own) history(ctx context.Context, in *historyInput) (*body[v1.Changes],
 	if err != nil {
 		return nil, err
 	}
-	changes, err := o.Ledger.Changes(ctx, ledger.ChangeQuery{After: in.After, Kind: found.Kind, ID: found.ID, Limit: in.Limit})
+	changes, err := o.Ledger.Changes(ctx, ledger.ChangeQuery{After: in.After, Kind: found.Kind, ID: found.ID, Limit: in.Limit, Left: true})
 	if err != nil {
 		return nil, err
 	}
 	out := v1.Changes{Items: make([]v1.Change, 0, len(changes)), Next: in.After}
+	if head, err := o.Ledger.Head(ctx); err != nil {
+		return nil, err
+	} else if in.After < head.Whole {
+		out.Since = head.Whole // what was before is its last change alone
+	}
 	names, who := o.names(), access.From(ctx)
 	for i := range changes {
 		out.Items = append(out.Items, wireChange(&changes[i], names, who))

@@ -118,6 +118,7 @@ type world struct {
 	log       *bytes.Buffer
 	logMu     sync.Mutex
 	written   chan struct{} // holds a signal after something was logged
+	trace     string        // that what is edited is in
 }
 
 func (w *world) Write(p []byte) (int, error) {
@@ -133,7 +134,7 @@ func (w *world) Write(p []byte) (int, error) {
 // awaitLog waits until the log holds a text.
 func (w *world) awaitLog(text string) {
 	w.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(2 * time.Minute)
 	for !strings.Contains(w.logged(), text) {
 		select {
 		case <-w.written:
@@ -254,7 +255,7 @@ func (w *world) edit(id string, change func(*instance.Instance)) ledger.Object {
 	}
 	o.Fields["cluster"] = in.Status.Cluster
 	r, err := w.ledger.Commit(w.Context(), ledger.Set{
-		Actor: "system", Cause: ledger.BySchedule("test"), Puts: []ledger.Put{{Object: o, Expect: o.Version, Op: in.Phase}},
+		Actor: "system", Cause: ledger.BySchedule("test"), Trace: w.trace, Puts: []ledger.Put{{Object: o, Expect: o.Version, Op: in.Phase}},
 	})
 	if err != nil {
 		w.Fatal(err)
@@ -379,7 +380,7 @@ func (l *listener) close() { l.body.Close() }
 
 func (l *listener) read() {
 	defer close(l.events)
-	lines := bufio.NewReaderSize(l.body, 1<<20)
+	lines := bufio.NewReader(l.body)
 	var e event
 	for {
 		line, err := lines.ReadString('\n')
@@ -413,7 +414,7 @@ func (l *listener) next() (event, bool) {
 	select {
 	case e, ok := <-l.events:
 		return e, ok
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		l.t.Fatal("the stream says nothing")
 		return event{}, false
 	}

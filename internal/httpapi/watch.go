@@ -123,7 +123,7 @@ func (o *own) watch(w http.ResponseWriter, r *http.Request) {
 		o.fail(w, r, err)
 		return
 	}
-	after, err := resumeAfter(r, head.Seq)
+	after, err := resumeAfter(r, head)
 	if err != nil {
 		o.fail(w, r, err)
 		return
@@ -177,20 +177,23 @@ func (t *tally) leave(who string) {
 }
 
 // resumeAfter says where a watch begins.
-func resumeAfter(r *http.Request, head int64) (int64, error) {
+func resumeAfter(r *http.Request, head ledger.Head) (int64, error) {
 	text := r.Header.Get("Last-Event-ID")
 	if text == "" {
 		text = r.URL.Query().Get("after")
 	}
 	if text == "" {
-		return head, nil
+		return head.Seq, nil
 	}
 	after, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || after < 0 {
 		return 0, fault.New(fault.Invalid, "after and Last-Event-ID are sequences of the log").Because("list")
 	}
-	if after > head {
-		return 0, fault.New(fault.Conflict, "the log ends at %d: list again, then watch after what the list says", head).Because("ahead")
+	if after > head.Seq {
+		return 0, fault.New(fault.Conflict, "the log ends at %d: list again, then watch after what the list says", head.Seq).Because("ahead")
+	}
+	if after < head.Whole {
+		return 0, ledger.Truncated(head) // before the stream: there is nobody to tell within
 	}
 	return after, nil
 }
