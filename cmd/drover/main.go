@@ -21,10 +21,14 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	code := cli.New(cli.Config{
 		Version: version,
+		Rights:  func(r cli.DeployRights) ([]byte, error) { return app.Rights(app.RightsConfig(r)) },
 		Up:      func(ctx context.Context, s cli.ServerSettings) error { return app.Up(ctx, config(s)) },
 		Server:  func(ctx context.Context, s cli.ServerSettings) error { return app.Serve(ctx, config(s)) },
 		Agent:   func(ctx context.Context, s cli.AgentSettings) error { return app.Agent(ctx, agentConfig(s)) },
-		Docs:    app.Docs,
+		Verify: func(ctx context.Context, s cli.ServerSettings, heads []byte, progress func(changes, of int64)) (cli.Verification, error) {
+			return app.Verify(ctx, config(s), heads, progress)
+		},
+		Docs: app.Docs, Manifests: app.Manifests,
 	}).Run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)

@@ -22,10 +22,16 @@ import (
 // default.
 type Config struct {
 	Version string
-	Up      func(ctx context.Context, s ServerSettings) error
-	Server  func(ctx context.Context, s ServerSettings) error
-	Agent   func(ctx context.Context, s AgentSettings) error
-	Docs    func(ctx context.Context, listen string) error
+	// Rights are what an agent needs on its cluster to carry deployments out.
+	Rights func(DeployRights) ([]byte, error)
+
+	Up     func(ctx context.Context, s ServerSettings) error
+	Server func(ctx context.Context, s ServerSettings) error
+	Agent  func(ctx context.Context, s AgentSettings) error
+	Docs   func(ctx context.Context, listen string) error
+	Verify Verifier // of a ledger without a server
+	// Manifests are what a Kubernetes API needs for deployments by custom resources.
+	Manifests func() []byte
 
 	// Defaults: the process's own.
 	In     io.Reader
@@ -47,7 +53,8 @@ type CLI struct {
 
 const exitCodes = `Exit codes:
   0 ok   1 failed   2 wrong usage or configuration   3 not found   4 denied or not
-  authenticated   5 conflict   6 server unavailable   124 timed out   130 interrupted`
+  authenticated   5 conflict   6 server unavailable   7 something is wrong (doctor)
+  124 timed out   130 interrupted`
 
 // New builds the command tree.
 func New(cfg Config) *CLI {
@@ -111,9 +118,9 @@ Settings come from flags, then DROVER_* variables, then --config FILE, then defa
 	)
 	for group, commands := range map[string][]*cobra.Command{
 		"run": {c.upCommand(), c.serverCommand(), c.agentCommand()},
-		"verb": {c.applyCommand(), c.envCommand(), c.templateCommand(), c.clusterCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand(),
-			c.promoteCommand(), c.suspendCommand(), c.resumeCommand(), c.upgradeCommand(), c.resetCommand(), c.approveCommand(), c.refuseCommand()},
-		"look": {c.searchCommand(), c.placementCommand(), c.eventsCommand(), c.tokenCommand(), c.ledgerCommand()},
+		"verb": {c.applyCommand(), c.envCommand(), c.templateCommand(), c.deployCommand(), c.clusterCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand(),
+			c.promoteCommand(), c.suspendCommand(), c.resumeCommand(), c.upgradeCommand(), c.resetCommand(), c.approveCommand(), c.refuseCommand(), c.subscriptionCommand()},
+		"look": {c.doctorCommand(), c.searchCommand(), c.placementCommand(), c.eventsCommand(), c.auditCommand(), c.tokenCommand(), c.busCommand(), c.ledgerCommand()},
 		"self": {c.loginCommand(), c.logoutCommand(), c.configCommand(), c.versionCommand()},
 	} {
 		for _, cmd := range commands {

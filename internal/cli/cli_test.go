@@ -32,6 +32,13 @@ func drover() {
 		return err
 	}
 	os.Exit(cli.New(cli.Config{
+		Manifests: func() []byte { return []byte("kind: CustomResourceDefinition\n") },
+		Rights: func(r cli.DeployRights) ([]byte, error) {
+			if r.Runtime == "kubernetes" && !r.Everywhere && len(r.Namespaces) == 0 {
+				return nil, errors.New("say into which namespaces")
+			}
+			return fmt.Appendf(nil, "kind: ClusterRole # %+v\n", r), nil
+		},
 		Version: "1.2.3", Up: server, Server: server,
 		Agent: func(_ context.Context, s cli.AgentSettings) error {
 			_, err := fmt.Printf("%+v\n", s)
@@ -58,6 +65,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("DROVER_SERVER", server.URL)
 			env.Setenv("DROVER_TOKEN", "good")
 			env.Setenv("SERVER", server.URL)
+			env.Setenv("PLAIN", server.Listener.Addr().String())
 			env.Setenv("NOBODY", nobody.Addr().String())
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "xdg"))
 			env.Setenv("TZ", "UTC")

@@ -15,7 +15,7 @@ import (
 func (c *CLI) registerCluster() *cobra.Command {
 	var f clusterFlags
 	var w waitFlags
-	var helm bool
+	var way joinWay
 	cmd := &cobra.Command{
 		Use:   "register NAME",
 		Short: "Bring a Kubernetes cluster that is there into the fleet",
@@ -32,7 +32,8 @@ is, and puts the agent there.`,
   drover cluster register edge --provider aws --region us-east-1 --label zone=b --wait
   drover cluster register edge --provider aws --region us-east-1 --kubeconfig edge.kubeconfig
   drover cluster register edge                 # another line for the same cluster
-  drover cluster register edge --helm`,
+  drover cluster register edge --helm
+  drover cluster register edge --runtime argocd`,
 		Args:              arguments(1, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,11 +65,11 @@ is, and puts the agent there.`,
 					return c.showReached(cmd, s, r, o, w)
 				}
 			}
-			return c.showJoin(cmd, s, r, o, helm, w)
+			return c.showJoin(cmd, s, r, o, way, w)
 		},
 	}
 	f.register(c, cmd)
-	return c.joinFlags(cmd, &helm, &w)
+	return c.joinFlags(cmd, &way, &w)
 }
 
 // known refuses to register a cluster a second time as another one.
@@ -88,7 +89,7 @@ func (c *CLI) known(o v1.Object, want v1.CreateCluster) error {
 
 func (c *CLI) joinCluster() *cobra.Command {
 	var w waitFlags
-	var helm bool
+	var way joinWay
 	cmd := &cobra.Command{
 		Use:   "join NAME",
 		Short: "Print another line that installs a cluster's agent",
@@ -103,14 +104,22 @@ offering has changed that needs other rights, too: what runs there is left alone
 			if err != nil {
 				return err
 			}
-			return c.showJoin(cmd, s, r, o, helm, w)
+			return c.showJoin(cmd, s, r, o, way, w)
 		},
 	}
-	return c.joinFlags(cmd, &helm, &w)
+	return c.joinFlags(cmd, &way, &w)
 }
 
-func (c *CLI) joinFlags(cmd *cobra.Command, helm *bool, w *waitFlags) *cobra.Command {
-	cmd.Flags().BoolVar(helm, "helm", false, "the line for Helm and the chart deploy/helm/drover-agent")
+// joinWay is how an agent is put onto a cluster.
+type joinWay struct {
+	helm    bool
+	runtime string
+}
+
+func (c *CLI) joinFlags(cmd *cobra.Command, way *joinWay, w *waitFlags) *cobra.Command {
+	cmd.Flags().StringVar(&way.runtime, "runtime", "", "what the agent works with: kubernetes, or argocd where deployments go through an Argo CD of the cluster [kubernetes]")
+	cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions([]string{"kubernetes", "argocd"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().BoolVar(&way.helm, "helm", false, "the line for Helm and the chart deploy/helm/drover-agent")
 	w.register(cmd, "ready")
 	setDefault(cmd, "timeout", clusterWait)
 	outputFlag(cmd, "text", "json", "yaml")
@@ -125,8 +134,12 @@ func setDefault(cmd *cobra.Command, name string, d time.Duration) {
 }
 
 // showJoin prints the line, and beside it how long it works and what comes next.
-func (c *CLI) showJoin(cmd *cobra.Command, s *session, r v1.Resource, o v1.Object, helm bool, w waitFlags) error {
-	join, err := s.Join(cmd.Context(), o.ID)
+func (c *CLI) showJoin(cmd *cobra.Command, s *session, r v1.Resource, o v1.Object, way joinWay, w waitFlags) error {
+	if err := oneOf("", "kubernetes", "argocd")(way.runtime); err != nil {
+		return usagef("--runtime %s: it is kubernetes or argocd", quoted(way.runtime))
+	}
+	helm := way.helm
+	join, err := s.Join(cmd.Context(), o.ID, way.runtime)
 	if err != nil {
 		return fmt.Errorf("cluster %s is known, but there is no line for it: %w", quoted(o.ID), err)
 	}
@@ -154,6 +167,7 @@ func (c *CLI) showJoin(cmd *cobra.Command, s *session, r v1.Resource, o v1.Objec
 	if at := lineServer(join.Command); loopback(at) {
 		c.note("It names %s, which only this machine reaches: start the server with --public-url for a cluster elsewhere.", clean(at, false))
 	}
+	c.note("It brings the rights for instances of the fleet's offerings; `drover deploy rights` prints those for deployments.")
 	if !w.wait {
 		c.note("The agent then connects out, and the cluster becomes ready: `drover wait cluster %s` waits for it.", clean(o.ID, false))
 		return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sort"
 	"strings"
 
@@ -25,6 +26,7 @@ const (
 // setting declares one value that flags, the environment or a file can give.
 type setting struct {
 	name  string // of the flag and in the file; DROVER_<NAME> in the environment
+	also  string // a variable that other programs have for it; DROVER_<NAME> comes first
 	uses  use
 	def   string
 	usage string
@@ -66,7 +68,7 @@ func register(flags *pflag.FlagSet, uses use) {
 		if s.uses&uses == 0 || s.quiet || flags.Lookup(s.name) != nil {
 			continue
 		}
-		usage := s.usage + " (" + s.env() + ")"
+		usage := s.usage + " (" + strings.Join(slices.DeleteFunc([]string{s.env(), s.also}, func(name string) bool { return name == "" }), ", ") + ")"
 		if s.list {
 			flags.StringSlice(s.name, nil, usage)
 		} else {
@@ -138,6 +140,11 @@ func (from sources) find(s setting) value {
 	}
 	if text := from.getenv(s.env()); text != "" {
 		return value{setting: s, text: text, source: "environment " + s.env(), given: 2}
+	}
+	if s.also != "" {
+		if text := from.getenv(s.also); text != "" {
+			return value{setting: s, text: text, source: "environment " + s.also, given: 2}
+		}
 	}
 	if e, ok := from.file[s.name]; ok {
 		return value{setting: s, text: e.text, source: fmt.Sprintf("file %s:%d", from.path, e.line), given: 1}

@@ -235,6 +235,9 @@ func cause(ch v1.Change, history []v1.Change) string {
 	case "report":
 		cluster, number, _ := strings.Cut(rest, "@")
 		return "cluster " + cluster + " reported it (report " + number + ")"
+	case "resource":
+		_, what, _ := strings.Cut(rest, "/")
+		return "the custom resource " + what + " asks for it"
 	case "schedule":
 		return "it was time: " + rest
 	case "change":

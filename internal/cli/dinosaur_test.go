@@ -50,7 +50,7 @@ func TestDinosaur(t *testing.T) {
 		if err != nil {
 			t.Errorf("a stopped dinosaur: %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("it does not stop")
 	}
 }

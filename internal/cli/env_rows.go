@@ -158,9 +158,14 @@ func wellness(ok *bool, message string) string {
 	return strings.TrimSpace("(not well: "+message) + ")"
 }
 
-// envSections are what an environment was given and what it consists of.
+// envSections are what an environment waits for, was given, and consists of.
 func (c *CLI) envSections(ctx context.Context, s *session, o v1.Object) error {
 	st := envOf(o)
+	if next := st.Spec.Next; next != nil && o.Deleted == nil {
+		if p, err := s.Plan(ctx, next.Plan); err == nil { // without it there is the rest to tell
+			c.waiting(p)
+		}
+	}
 	if len(st.Spec.Parameters) > 0 {
 		c.printf("\nParameters:\n")
 		t := &table{head: []string{"  NAME", "VALUE"}}
@@ -203,7 +208,39 @@ func (c *CLI) envSections(ctx context.Context, s *session, o v1.Object) error {
 		return err
 	}
 	c.printf("\nResources:\n")
-	return c.graphTable(g, "  ")
+	if err := c.graphTable(g, "  "); err != nil {
+		return err
+	}
+	return c.linkTable(g)
+}
+
+// waiting tells of the plan that is next, where that is not carried out at once.
+func (c *CLI) waiting(p v1.Plan) {
+	what := "a change"
+	if p.Destroy {
+		what = "its destruction"
+	}
+	switch p.Phase {
+	case "approval":
+		c.printf("\nWaiting:\n  %s: %s\n", what, clean(p.Message, false))
+	case "planning":
+		c.printf("\nWaiting:\n  %s is being planned\n", what)
+	}
+}
+
+// linkTable lists where resources lead on to.
+func (c *CLI) linkTable(g v1.Graph) error {
+	t := table{head: []string{"  RESOURCE", "LINK", "URL"}}
+	for _, n := range g.Nodes {
+		for _, l := range n.Links {
+			t.add("  "+n.Address, l.Rel, l.URL)
+		}
+	}
+	if len(t.rows) == 0 {
+		return nil
+	}
+	c.printf("\nLinks:\n")
+	return t.write(c.cfg.Out)
 }
 
 // graphTable lists the resources of a graph with what each needs.

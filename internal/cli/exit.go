@@ -51,6 +51,7 @@ func exitCode(err error) int {
 	var missing *notFoundError
 	var denied *deniedError
 	var conflict *conflictError
+	var unwell *unwellError
 	switch {
 	case err == nil:
 		return 0
@@ -66,6 +67,8 @@ func exitCode(err error) int {
 		return 4
 	case errors.As(err, &conflict):
 		return 5
+	case errors.As(err, &unwell):
+		return 7
 	}
 	switch client.Status(err) {
 	case http.StatusNotFound, http.StatusGone:

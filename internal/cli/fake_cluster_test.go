@@ -148,6 +148,9 @@ func (f *fake) join(r *http.Request) (any, error) {
 		return nil, err
 	}
 	at := "https://drover.example.org/api/v1/clusters/" + o.ID + "/install?"
+	if runtime := r.URL.Query().Get("runtime"); runtime != "" {
+		at += "runtime=" + runtime + "&"
+	}
 	return v1.Join{Command: `kubectl apply --server-side -f "` + at + `join=t0ken"`, Helm: `helm upgrade --install drover-agent deploy/helm/drover-agent --values "` + at + `format=values&join=t0ken"`, Expires: born}, nil
 }
 

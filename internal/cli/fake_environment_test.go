@@ -31,6 +31,9 @@ func (f *fake) environmentRoutes() map[string]func(r *http.Request) (any, error)
 			return v1.Executors{Items: []v1.Executor{{Name: "file", Summary: "a file", Connects: true, Inputs: inputs, Outputs: []v1.ExecutorOutput{{Name: "path", Type: "string", Summary: "whole path"}, {Name: "key", Type: "string", Secret: true}}},
 				{Name: "terraform", Summary: "a module", Open: true}}}, nil
 		},
+		"GET /api/v1/connections": func(*http.Request) (any, error) {
+			return v1.Connections{Items: []v1.Connection{{Name: "prod", Executor: "consul", Orgs: []string{}, Templates: []string{"shop"}}, {Name: "default", Executor: "file", Orgs: []string{"*"}, Templates: []string{}}}}, nil
+		},
 		"GET /api/v1/plans/{id}/changes": func(r *http.Request) (any, error) {
 			return f.fakePlan(strings.TrimPrefix(r.PathValue("id"), "p-"), false), nil
 		},
@@ -68,7 +71,7 @@ func (f *fake) environmentRoutes() map[string]func(r *http.Request) (any, error)
 		},
 		"GET /graph": func(_ *http.Request, o v1.Object) (any, error) {
 			return v1.Graph{Environment: o.Name, Phase: o.Phase, Nodes: []v1.GraphNode{
-				{Address: "db", Executor: "file", Phase: "ready", Drifted: true, Needs: []string{"external/bank"}}, {Address: "external/bank", External: true},
+				{Address: "db", Executor: "file", Phase: "ready", Drifted: true, Needs: []string{"external/bank"}, Links: []v1.Link{{Rel: "dashboard", URL: "http://db/dash"}}}, {Address: "external/bank", External: true},
 				{Address: "web[0]", Executor: "file", Phase: "failed", Message: "no \x1b[31mroom", Needs: []string{"db"}},
 			}}, nil
 		},
@@ -168,9 +171,13 @@ func (f *fake) fakePlan(name string, destroy bool) v1.Plan {
 }
 
 func (f *fake) environmentNamed(name string) v1.Object {
+	next := ""
+	if name == "asked" {
+		next = `,"next":{"plan":"p-asked","operation":"op-asked"}`
+	}
 	return v1.Object{Kind: "environment", ID: "e-" + name, Resource: "environments", Name: name, Owner: "alice", Org: "acme", Phase: "Deploying", Generation: 1,
 		Fields: map[string]any{"template": "shop", "tags": ",fun,"},
-		Spec:   json.RawMessage(`{"template":"shop","version":"shop@06a2f0b43a27","parameters":{"size":"small"},"tags":["fun"],"description":"for friends"}`)}
+		Spec:   json.RawMessage(`{"template":"shop","version":"shop@06a2f0b43a27","parameters":{"size":"small"},"tags":["fun"],"description":"for friends"` + next + `}`)}
 }
 
 func (f *fake) createEnvironment(r *http.Request) (any, error) {

@@ -23,6 +23,7 @@ type fake struct {
 	plan map[string][]v1.Object // what is yet to come, by id
 	cuts int                    // connections that were cut
 	wide int                    // watches of more than one object
+	sick int                    // times that somebody asked how it is
 	idp  idp
 }
 
@@ -36,6 +37,7 @@ func newFake() http.Handler {
 		"GET /api/v1/kinds":                   f.resources,
 		"GET /api/v1/whoami":                  func(*http.Request) (any, error) { return v1.WhoAmI{User: "alice"}, nil },
 		"GET /api/v1/ledger":                  f.ledger,
+		"GET /api/v1/doctor":                  f.doctor,
 		"GET /api/v1/changes":                 f.changes,
 		"POST /api/v1/tokens":                 f.tokens,
 		"PUT /api/v1/offerings":               f.apply,
@@ -59,6 +61,7 @@ func newFake() http.Handler {
 	}
 	maps.Copy(routes, f.clusterRoutes())
 	maps.Copy(routes, f.environmentRoutes())
+	maps.Copy(routes, f.deploymentRoutes())
 	for pattern, h := range routes {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") != "Bearer good" && !f.idp.knows(r.Header.Get("Authorization")) {
@@ -168,6 +171,11 @@ func (f *fake) resources(*http.Request) (any, error) {
 		{Name: "resources", Singular: "resource", Kind: "resource", Verbs: []string{"get", "list"}},
 		{Name: "plans", Singular: "plan", Kind: "plan", Verbs: []string{"get", "list"}},
 		{Name: "drifts", Singular: "drift", Kind: "drift", Verbs: []string{"get", "list"}},
+		{Name: "deployments", Singular: "deployment", Kind: "deployment", Verbs: []string{"create", "delete", "get", "list", "update"}},
+		{Name: "syncruns", Singular: "syncrun", Kind: "syncrun", Verbs: []string{"get", "list"}},
+		{Name: "repositories", Singular: "repository", Kind: "repository", Verbs: []string{"delete", "get", "list", "put"}},
+		{Name: "targets", Singular: "target", Kind: "target", Verbs: []string{"delete", "get", "list", "put"}},
+		{Name: "workspaces", Singular: "workspace", Kind: "workspace", Verbs: []string{"delete", "get", "list", "put"}},
 		{Name: "operations", Singular: "operation", Kind: "operation", Verbs: []string{"get", "list"}},
 	}}, nil
 }
@@ -411,4 +419,21 @@ func (f *fake) lastOf(id string) v1.Object {
 		}
 	}
 	return v1.Object{}
+}
+
+// doctor finds nothing the first time, a note the second, and then trouble.
+func (f *fake) doctor(*http.Request) (any, error) {
+	d := v1.Diagnosis{Healthy: true, At: time.Now(), Version: "1.2.3", Database: "SQLite", Findings: []v1.Finding{}}
+	note := v1.Finding{ID: "agent-version", Severity: "note", What: "the agent of edge is of another version", Why: "it is older", Do: []string{"upgrade it"}}
+	f.sick++
+	switch f.sick {
+	case 1:
+	case 2:
+		d.Findings = append(d.Findings, note)
+	default:
+		d.Healthy = false
+		d.Findings = append(d.Findings, v1.Finding{ID: "agent-silent", Severity: "critical", What: "the agents of 1 clusters are silent", Why: "what runs there goes on",
+			Examples: []string{"edge: its agent \x1b[31mhas been silent"}, Do: []string{"drover describe cluster edge"}, Count: 1}, note)
+	}
+	return d, nil
 }

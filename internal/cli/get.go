@@ -32,6 +32,7 @@ func (c *CLI) getCommand() *cobra.Command {
   drover get dinosaurs --search "region = local and name like 'r%'" --order-by "created_at desc"
   drover get clusters                         # phases, room, agents
   drover get capacity                         # units by region and type (operators)
+  drover get connections                      # where executors work, and for whom (operators)
   drover get dinosaur rex -o yaml
   drover get dinosaur rex --at 2026-05-01T12:00:00Z   # as it was; also --at 4711, a sequence
   drover get dinosaurs -o name | xargs drover describe`,
@@ -49,6 +50,12 @@ func (c *CLI) getCommand() *cobra.Command {
 					return usagef("capacity is one table: `drover get capacity`")
 				}
 				return c.capacity(cmd)
+			}
+			if strings.EqualFold(word, "connections") || strings.EqualFold(word, "connection") { // of the server's files, likewise
+				if f != (getFlags{}) {
+					return usagef("connections are one table: `drover get connections`")
+				}
+				return c.connections(cmd, names)
 			}
 			s, r, err := c.reach(cmd, word)
 			if err != nil {
@@ -239,6 +246,12 @@ func why(o v1.Object) string {
 	reason, message := statusOf(o)
 	if reason != "" {
 		return reason
+	}
+	if message == "" && o.Kind == "deployment" {
+		return deployOf(o).trouble()
+	}
+	if message == "" && o.Kind == "syncrun" {
+		return runTrouble(o)
 	}
 	return message
 }

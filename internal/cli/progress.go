@@ -80,6 +80,8 @@ func (c *CLI) wait(ctx context.Context, s *session, w waiting) (v1.Object, error
 	defer cancel()
 	if w.width = 14; w.resource.Kind == "cluster" {
 		w.detail, w.width = clusterDetail, 31
+	} else if w.resource.Kind == "deployment" && w.goal.word != "deleted" {
+		w.detail = waitsFor(w.since)
 	}
 	show := c.newProgress(w)
 	defer show.stop()

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -43,8 +44,14 @@ func (c *CLI) objectTable(ctx context.Context, r getRequest, items []v1.Object) 
 		all = append(all, rows.clusterColumns()...)
 	case "clusterprofile":
 		all = append(all, profileColumns()...)
+	case "operation":
+		all = append(all, operationColumns()...)
 	default:
-		if own := c.ofTemplates(r.resource.Kind); own != nil {
+		own := c.ofTemplates(r.resource.Kind)
+		if own == nil {
+			own = ofDeployments(r.resource.Kind)
+		}
+		if own != nil {
 			all = append(all, own...)
 			break
 		}
@@ -52,13 +59,13 @@ func (c *CLI) objectTable(ctx context.Context, r getRequest, items []v1.Object) 
 		all = append(all, fieldColumns(r.resource, items)...)
 	}
 	all = append(all,
-		column{"ID", true, func(o v1.Object) string { return o.ID }},
-		column{"ORG", true, func(o v1.Object) string { return o.Org }},
+		column{"ID", r.resource.Kind != "operation", func(o v1.Object) string { return o.ID }},
+		column{"ORG", !manyOrgs(r.resource.Kind, items), func(o v1.Object) string { return o.Org }},
 		column{"GENERATION", true, func(o v1.Object) string { return strconv.FormatInt(o.Generation, 10) }},
 		column{"REVISION", true, func(o v1.Object) string { return strconv.FormatInt(o.Version, 10) }},
 	)
 	if !slices.Contains([]string{"cluster", "clusterprofile", "template", "templateversion"}, r.resource.Kind) { // operators' things have no owner
-		all = append(all, column{"OWNER", false, func(o v1.Object) string { return o.Owner }})
+		all = append(all, column{"OWNER", false, func(o v1.Object) string { return cmp.Or(o.Owner, operationOf(o).Of) }})
 	}
 	all = append(all,
 		column{"AGE", false, func(o v1.Object) string { return age(c.now().Sub(o.Created)) }},
@@ -78,6 +85,14 @@ func (c *CLI) objectTable(ctx context.Context, r getRequest, items []v1.Object) 
 		return text
 	}
 	return rows
+}
+
+// manyOrgs reports whether rows cannot be told apart without their organisations.
+func manyOrgs(kind string, items []v1.Object) bool {
+	if kind == "workspace" {
+		return true
+	}
+	return ofDeployments(kind) != nil && slices.ContainsFunc(items, func(o v1.Object) bool { return o.Org != items[0].Org })
 }
 
 // fieldColumns are the fields that some object has.
@@ -119,6 +134,35 @@ func (r *objectRows) clusterColumns() []column {
 	}
 }
 
+// operationSpec is what an operation says of itself.
+type operationSpec struct {
+	Verb, Name, Type, Instance, Of string
+	Cause                          string
+	Subject                        struct{ Kind, ID string }
+}
+
+func operationOf(o v1.Object) (s operationSpec) {
+	if o.Kind == "operation" {
+		_ = json.Unmarshal(o.Spec, &s)
+	}
+	return s
+}
+
+func operationColumns() []column {
+	text := func(pick func(operationSpec) string) func(v1.Object) string {
+		return func(o v1.Object) string { return pick(operationOf(o)) }
+	}
+	return []column{
+		{"PHASE", false, phaseOf},
+		{"TYPE", false, text(func(s operationSpec) string { return cmp.Or(s.Type, s.Subject.Kind) })},
+		{"RESOURCE", false, text(func(s operationSpec) string { return s.Name })},
+		{"INSTANCE", false, text(func(s operationSpec) string { return s.Instance })},
+		{"VERB", true, text(func(s operationSpec) string { return s.Verb })},
+		{"SUBJECT", true, text(func(s operationSpec) string { return s.Subject.ID })},
+		{"CAUSE", true, text(func(s operationSpec) string { return s.Cause })},
+	}
+}
+
 func profileColumns() []column {
 	text := func(pick func(profileState) string) func(v1.Object) string {
 		return func(o v1.Object) string { return pick(profileOf(o)) }
@@ -155,7 +199,7 @@ func (r *objectRows) message(o v1.Object) string {
 	if o.Kind == "clusterprofile" {
 		return profileOf(o).says()
 	}
-	return why(o)
+	return strings.Join(strings.FieldsFunc(why(o), func(r rune) bool { return r == '\n' }), "; ")
 }
 
 // refresh reads how full clusters are. Where that is not told they are shown

@@ -32,6 +32,9 @@ var settings = []setting{
 	{name: "policy-files", uses: forServer, list: true, usage: "`files` and directories of quotas, lists and terms, watched"},
 	{name: "connections", uses: forServer, list: true, usage: "`files` and directories of connections that executors work through, watched"},
 	{name: "executor-options", uses: forServer, list: true, usage: "`options` of executors: terraform.binary=/path/of/tofu,action.allow=git:kubectl", check: checkPairs},
+	{name: "bus", uses: forServer, def: "inprocess", usage: "`broker` that commands come from and events go to: inprocess (none) or rabbitmq", check: oneOf("inprocess", "rabbitmq")},
+	{name: "bus-options", uses: forServer, list: true, usage: "`options` of rabbitmq: url=amqp://HOST:5672 or amqps://, username-file=FILE, password-file=FILE, ca=FILE, certificate=FILE, key=FILE, prefix=NAME", check: checkPairs},
+	{name: "gitops-options", uses: forServer, list: true, usage: "`options` of deployments: kubeconfig=FILE|in-cluster (serve the custom resources of that API), engines=CLUSTER:CLUSTER (that carry them out), known-hosts=FILE, poll=1m", check: checkPairs},
 	{name: "public-url", uses: forServer, usage: "`URL` where others reach the server; empty: where it listens", check: checkServer},
 	{name: "sso", uses: forServer, def: "builtin", usage: "identity provider: builtin or keycloak", check: oneOf("builtin", "keycloak")},
 	{name: "sso-options", uses: forServer, list: true, usage: "its `options`: url=...,realm=...,client-id=...,secret-file=...", check: checkPairs},
@@ -44,6 +47,8 @@ var settings = []setting{
 	{name: "certificate-key-file", uses: forServer, usage: "`file` of its key"},
 	{name: "log-level", uses: forServer | forAgent, def: "info", usage: "debug, info, warn or error", check: oneOf("debug", "info", "warn", "error")},
 	{name: "log-format", uses: forServer | forAgent, def: "text", usage: "text or json", check: oneOf("text", "json")},
+	{name: "trace-endpoint", uses: forServer | forAgent, also: "OTEL_EXPORTER_OTLP_ENDPOINT", usage: "`URL` of a collector that takes OpenTelemetry traces by OTLP/HTTP, such as http://127.0.0.1:4318; empty: nothing is traced", check: checkCollector, mask: maskURL},
+	{name: "trace-sample", uses: forServer | forAgent, def: "1", usage: "share of the requests that are traced, from 0 to 1; one that comes with a trace is as its sender says", check: checkShare},
 	{name: "oidc-issuers", uses: forServer, list: true, usage: "`URLs` of OIDC issuers whose tokens are accepted", check: checkIssuers},
 	{name: "oidc-audience", uses: forServer, usage: "`audience` that their tokens must be made for; empty: any"},
 	{name: "oidc-trust", uses: forServer, list: true, usage: "what their roles make besides users: `admins,agents`; empty: nothing", check: checkTrust},
@@ -52,12 +57,15 @@ var settings = []setting{
 	{name: "lease", uses: forServer, def: "3s", usage: "how long a worker that died holds its work", check: checkDuration(500*time.Millisecond, time.Hour)},
 	{name: "breaker", uses: forServer, def: "5,5%", usage: "`objects,share%` that lists, files and loops may remove of a kind within an hour, the larger of the two; more needs `drover approve`", check: checkLimit},
 	{name: "epoch", uses: forServer, def: "1", usage: "`number` of the ledger's life, at least: a higher one after a backup was restored, so that agents follow it", check: checkInt(1, 1_000_000_000)},
+	{name: "retention", uses: forServer, def: "720h", usage: "how long ended operations are listed, and large things kept that only the past names", check: checkDuration(24*time.Hour, 100*365*24*time.Hour)},
+	{name: "log-retention", uses: forServer, def: "0s", usage: "how long changes are kept in the log that a later one of the same object has replaced, from 24h on; 0s: for ever", check: checkRetention},
+	{name: "trusted-proxies", uses: forServer, list: true, usage: "`networks` of proxies in front of the server, such as 10.0.0.0/8: where a call came from is what their X-Forwarded-For says; empty: the peer", check: checkNetworks},
 	{name: "provider-options", uses: forServer, list: true, usage: "`options` of what makes clusters: template.binary=/path/of/tofu", check: checkPairs},
 	{name: "agent-image", uses: forServer, usage: "container `image` of agents that are put on clusters; empty: droverhq/drover of this version"},
 
 	{name: "cluster", uses: forAgent, usage: "`id` of the cluster that this agent speaks for"},
 	{name: "heartbeat", uses: forAgent, def: "10s", usage: "pause between messages until the server says another", check: checkDuration(time.Second, 10*time.Minute)},
-	{name: "runtime", uses: forAgent, def: "process", usage: "what instances are: process, kubernetes or simulated", check: oneOf("process", "kubernetes", "simulated")},
+	{name: "runtime", uses: forAgent, def: "process", usage: "what instances are: process, kubernetes, argocd (deployments through Argo CD, all else as kubernetes) or simulated", check: oneOf("process", "kubernetes", "argocd", "simulated")},
 	{name: "runtime-options", uses: forAgent, list: true, usage: "its `options`: name=value", check: checkPairs},
 	{name: "capacity", uses: forAgent, def: "0", usage: "instances that fit; 0: what the runtime says", check: checkInt(0, 1_000_000_000)},
 	{name: "health", uses: forAgent, usage: "`address` where GET /healthz and /readyz answer; empty: nowhere", check: checkAddress},
@@ -103,8 +111,16 @@ type ServerSettings struct {
 	Breaker       string // objects and share that rules may remove within an hour
 	Epoch         int64  // of the ledger, at least
 	AgentImage    string
-	Providers     []string // <provider>.<option>=value
-	Executors     []string // <executor>.<option>=value
+	Providers     []string      // <provider>.<option>=value
+	Executors     []string      // <executor>.<option>=value
+	GitOps        []string      // key=value
+	Bus           string        // inprocess or rabbitmq
+	BusOptions    []string      // key=value
+	LogRetention  time.Duration // 0: for ever
+	Proxies       []string      // networks
+	TraceEndpoint string        // URL; empty: nothing is traced
+	TraceSample   float64       // share
+	Retention     time.Duration
 }
 
 // AgentSettings is what agent runs with: likewise, app.AgentSettings.
@@ -128,6 +144,8 @@ type AgentSettings struct {
 	LogLevel       string
 	LogFormat      string
 	Health         string // address; empty: nowhere
+	TraceEndpoint  string // URL; empty: nothing is traced
+	TraceSample    float64
 }
 
 func (v values) server() ServerSettings {
@@ -144,13 +162,18 @@ func (v values) server() ServerSettings {
 		LogLevel: v.text("log-level"), LogFormat: v.text("log-format"), Issuers: split(v.text("oidc-issuers")),
 		Audience: v.text("oidc-audience"), Trust: split(v.text("oidc-trust")), Breaker: v.text("breaker"),
 		AgentImage: v.text("agent-image"), Providers: split(v.text("provider-options")),
-		Executors: split(v.text("executor-options")), Connections: split(v.text("connections")),
+		Executors: split(v.text("executor-options")), GitOps: split(v.text("gitops-options")), Bus: v.text("bus"), BusOptions: split(v.text("bus-options")), Connections: split(v.text("connections")),
 	}
 	// The checks have seen these texts: what does not parse was reported.
 	s.RateLimit, _ = strconv.ParseFloat(v.text("rate-limit"), 64)
 	s.Workers, _ = strconv.Atoi(v.text("workers"))
 	s.Lease, _ = time.ParseDuration(v.text("lease"))
 	s.Epoch, _ = strconv.ParseInt(v.text("epoch"), 10, 64)
+	s.Retention, _ = time.ParseDuration(v.text("retention"))
+	s.LogRetention, _ = time.ParseDuration(v.text("log-retention"))
+	s.Proxies = split(v.text("trusted-proxies"))
+	s.TraceEndpoint = v.text("trace-endpoint")
+	s.TraceSample, _ = strconv.ParseFloat(v.text("trace-sample"), 64)
 	return s
 }
 
@@ -167,6 +190,8 @@ func (v values) agent() AgentSettings {
 	s.Latency, _ = time.ParseDuration(v.text("latency"))
 	s.FailRate, _ = strconv.ParseFloat(v.text("fail-rate"), 64)
 	s.Seed, _ = strconv.ParseInt(v.text("seed"), 10, 64)
+	s.TraceEndpoint = v.text("trace-endpoint")
+	s.TraceSample, _ = strconv.ParseFloat(v.text("trace-sample"), 64)
 	return s
 }
 
@@ -225,6 +250,17 @@ func checkDatabase(text string) error {
 func checkKey(text string) error {
 	if data, err := hex.DecodeString(strings.TrimSpace(text)); err != nil || len(data) != 32 {
 		return errors.New("want 64 hexadecimal digits, such as `openssl rand -hex 32` makes")
+	}
+	return nil
+}
+
+func checkCollector(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("want http://HOST:4318 or https://")
+	}
+	if u.User != nil {
+		return errors.New("credentials belong into OTEL_EXPORTER_OTLP_HEADERS, not into the URL")
 	}
 	return nil
 }

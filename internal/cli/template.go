@@ -108,7 +108,7 @@ twice is one version.`,
 		},
 	}
 	if verb == "check" {
-		cmd.Short, cmd.Long = "Tell all mistakes of a template, with file and line", "Asks the server, which knows its executors; nothing is kept."
+		cmd.Short, cmd.Long = "Tell all mistakes of a template, with file and line", "Asks the server, which knows its executors; nothing is kept. Everybody may have a\ndirectory of theirs checked; repositories are read for operators alone."
 		cmd.Example = "  drover template check ./examples/shop"
 	}
 	flags := cmd.Flags()

@@ -1,0 +1,4 @@
+package cli
+
+// Likely are the causes of a failure to reach a server.
+var Likely = likely
