@@ -19,6 +19,7 @@ import (
 	"github.com/droverhq/drover/internal/runtime"
 	"github.com/droverhq/drover/internal/runtime/process"
 	"github.com/droverhq/drover/internal/runtime/simulated"
+	"github.com/droverhq/drover/internal/trace"
 )
 
 // dataPlane is a runtime with what comes along with it. Only runtime has no
@@ -34,6 +35,7 @@ type dataPlane struct {
 	around func(ctx context.Context, work func(context.Context) error) error
 	close  func() error // default: nothing
 	health health
+	tracer *trace.Tracer // nil: nothing is followed
 }
 
 // openDataPlane opens the runtime that the settings name.
@@ -95,7 +97,7 @@ func (p *dataPlane) work(ctx context.Context) error {
 	}
 	a, err := agent.New(agent.Config{
 		Client: api, Cluster: c.Cluster, Runtime: p.runtime, Store: p.store, Tokens: tokens,
-		Version: c.Version, Heartbeat: c.Heartbeat, Logger: p.log,
+		Version: c.Version, Heartbeat: c.Heartbeat, Logger: p.log, Tracer: p.tracer,
 	})
 	if err != nil {
 		return err
@@ -170,8 +172,13 @@ func Agent(ctx context.Context, c AgentConfig) error {
 	orText(&c.DataDir, ".drover-agent")
 	orText(&c.Runtime, "process")
 	log := newLogger(c.LogLevel, c.LogFormat)
+	traced, err := openTracing(ctx, c.TraceEndpoint, "drover-agent", c.Version, c.TraceSample, log)
+	if err != nil {
+		return err
+	}
+	defer traced.flush()
 	if c.Clusters > 0 {
-		return simulateFleet(ctx, c)
+		return simulateFleet(ctx, c, traced.tracer)
 	}
 	if c.Server == "" || c.Cluster == "" || c.Token == "" {
 		return fault.New(fault.Invalid, "an agent needs --server, --cluster and --token (or --token-file); make a token with `drover token --cluster ID`")
@@ -180,6 +187,7 @@ func Agent(ctx context.Context, c AgentConfig) error {
 	if err != nil {
 		return err
 	}
+	plane.tracer = traced.tracer
 	if c.Out != nil {
 		where := ""
 		if plane.listener != nil {

@@ -48,6 +48,14 @@ type Settings struct {
 	AgentImage    string        // container image of agents; default: droverhq/drover of this version
 	Providers     []string      // <provider>.<option>=value of what makes clusters
 	Executors     []string      // <executor>.<option>=value of what makes resources
+	GitOps        []string      // key=value of deployments
+	Bus           string        // a key of buses; default inprocess
+	BusOptions    []string      // key=value of the broker
+	LogRetention  time.Duration // of changes that a later one of the same object has replaced; default: for ever
+	Proxies       []string      // networks of proxies whose X-Forwarded-For counts; default: none
+	TraceEndpoint string        // OTLP/HTTP URL of a collector of traces; default: nothing is followed
+	TraceSample   float64       // share of the requests that are followed
+	Retention     time.Duration // of ended operations, and of what only the past names; default 30 days
 }
 
 // Config of a control plane.
@@ -83,6 +91,8 @@ type AgentSettings struct {
 	LogLevel       string
 	LogFormat      string
 	Health         string // address where it says that it is well; default: nowhere
+	TraceEndpoint  string // OTLP/HTTP URL of a collector of traces; default: nothing is followed
+	TraceSample    float64
 }
 
 // AgentConfig of an agent that runs by itself.
@@ -100,7 +110,9 @@ func (c *Config) defaults() {
 	orText(&c.Routes, "127.0.0.1:8080")
 	orText(&c.SSO, "builtin")
 	orText(&c.Quota, "list")
+	orText(&c.Bus, inProcess)
 	orText(&c.Breaker, breaker.Limit{Objects: breaker.DefaultObjects, Percent: breaker.DefaultPercent}.String())
+	c.Retention = cmp.Or(c.Retention, 30*24*time.Hour)
 	orText(&c.MasterKeyFile, filepath.Join(c.DataDir, "master.key"))
 	orText(&c.Database, filepath.Join(c.DataDir, "drover.db"))
 	orText(&c.AgentImage, "droverhq/drover:"+cmp.Or(c.Version, "latest"))
@@ -129,7 +141,7 @@ func newLogger(level, format string) *slog.Logger {
 	}
 	options := &slog.HandlerOptions{Level: l}
 	if format == "json" {
-		return slog.New(slog.NewJSONHandler(os.Stderr, options))
+		return slog.New(knowing{Handler: slog.NewJSONHandler(os.Stderr, options)})
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, options))
+	return slog.New(knowing{Handler: slog.NewTextHandler(os.Stderr, options)})
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/source"
-	"github.com/droverhq/drover/internal/source/git"
 	"github.com/droverhq/drover/internal/template"
 )
 
@@ -42,7 +41,7 @@ func (s *Server) environmentRooms(guard *breaker.Service, instances *instance.Se
 	}
 	s.templates = template.NewService(template.Config{
 		Store: s.ledger, Files: s.ledger, Executors: described,
-		Source: source.Choose{Git: git.Source{}}, // directories are sent along by whoever has them
+		Source: source.Choose{Git: s.git}, // directories are sent along by whoever has them
 	})
 	s.environments = environment.NewService(environment.Config{
 		Store: s.ledger, Keeper: s.ledger, Templates: environment.Drawings{Service: s.templates}, Executors: all,

@@ -10,7 +10,15 @@ import (
 
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/executor"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/resilience"
 )
+
+// Chosen picks the engine of a namespace.
+var Chosen = chosen
+
+// InTurn works whenever it is a replica's turn.
+var InTurn = inTurn
 
 var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 
@@ -44,3 +52,16 @@ var ProviderSettings = providerSettings
 func OpenFiles(ctx context.Context, s *Server, whose environment.Whose) (executor.Connection, error) {
 	return connections{s.connections, s.files}.Open(ctx, "file", "default", whose)
 }
+
+// Insist has a ledger asked again.
+func Insist(l ledger.Ledger) ledger.Ledger { return insist(unclosed{l}, nil) }
+
+// InsistSeen has a ledger asked again while somebody looks.
+func InsistSeen(l ledger.Ledger, o resilience.Observer) ledger.Ledger { return insist(unclosed{l}, o) }
+
+type unclosed struct{ ledger.Ledger }
+
+func (unclosed) Close() error { return nil }
+
+// Line is the way to a Kubernetes API.
+func Line(next http.RoundTripper) http.RoundTripper { return line()(next) }

@@ -65,7 +65,7 @@ func scrape(t *testing.T, s *app.Server) map[string]string {
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
 		series, value, _ := strings.Cut(lines.Text(), " ")
-		if strings.HasPrefix(series, "drover_instance") || strings.HasPrefix(series, "drover_cluster") {
+		if strings.HasPrefix(series, "drover_instance") || strings.HasPrefix(series, "drover_cluster_") {
 			if !strings.Contains(series, "_bucket{") && !strings.Contains(series, "_sum{") {
 				out[series] = value
 			}

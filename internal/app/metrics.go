@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,14 @@ type loopMetrics struct {
 	running  *prometheus.Desc
 	waiting  *prometheus.Desc
 	oldest   *prometheus.Desc
+	causes   sync.Map // kind to what a run of it failed with last
+}
+
+// cause is what a run of the kind failed with last, in this process.
+func (m *loopMetrics) cause(kind string) string {
+	text, _ := m.causes.Load(kind)
+	said, _ := text.(string)
+	return said
 }
 
 func newLoopMetrics(registry prometheus.Registerer, queue ledger.Queue) *loopMetrics {
@@ -42,7 +51,10 @@ func newLoopMetrics(registry prometheus.Registerer, queue ledger.Queue) *loopMet
 }
 
 // Ran implements reconcile.Observer.
-func (m *loopMetrics) Ran(kind string, outcome reconcile.Outcome, d time.Duration, _ error) {
+func (m *loopMetrics) Ran(kind string, outcome reconcile.Outcome, d time.Duration, err error) {
+	if err != nil {
+		m.causes.Store(kind, err.Error())
+	}
 	m.duration.WithLabelValues(kind, string(outcome)).Observe(d.Seconds())
 }
 
@@ -128,38 +140,4 @@ func (m *ledgerMetrics) Warned(text string) {
 	if m.next != nil {
 		m.next.Warned(text)
 	}
-}
-
-// callMetrics watches the calls that leave the control plane.
-type callMetrics struct {
-	calls   *prometheus.HistogramVec
-	breaker *prometheus.GaugeVec
-}
-
-func newCallMetrics(registry prometheus.Registerer) *callMetrics {
-	m := &callMetrics{
-		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "drover_call_duration_seconds", Help: "Duration of calls to other services by name and outcome.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
-		}, []string{"to", "outcome"}),
-		breaker: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "drover_call_breaker_open", Help: "1 while another service is given a rest because it failed.",
-		}, []string{"to"}),
-	}
-	registry.MustRegister(m.calls, m.breaker)
-	return m
-}
-
-// Called implements resilience.Observer.
-func (m *callMetrics) Called(name, outcome string, took time.Duration) {
-	m.calls.WithLabelValues(name, outcome).Observe(took.Seconds())
-}
-
-// Breaker implements resilience.Observer.
-func (m *callMetrics) Breaker(name, state string) {
-	open := 0.0
-	if state == "open" {
-		open = 1
-	}
-	m.breaker.WithLabelValues(name).Set(open)
 }

@@ -58,8 +58,7 @@ type outside struct {
 
 // connect makes all ports of the configuration. Nothing is asked yet: what is
 // away now must not keep the server from starting.
-func (s *Server) connect(ctx context.Context, calls resilience.Observer) error {
-	s.calls = calls
+func (s *Server) connect(ctx context.Context) error {
 	var err error
 	if s.outside.sso, err = ssoProviders[s.cfg.SSO](s, pairs(s.cfg.SSOOptions)); err != nil {
 		return err
@@ -77,7 +76,7 @@ func (s *Server) connect(ctx context.Context, calls resilience.Observer) error {
 	}
 	if s.cfg.MetricsURL != "" {
 		s.outside.metrics, err = prometheus.New(prometheus.Config{
-			URL: s.cfg.MetricsURL, TokenFile: s.cfg.MetricsToken, Policy: resilience.Config{Observer: calls},
+			URL: s.cfg.MetricsURL, TokenFile: s.cfg.MetricsToken, Policy: resilience.Config{Observer: s.calls},
 		})
 	}
 	return err

@@ -6,8 +6,13 @@ import (
 
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/account"
+	"github.com/droverhq/drover/internal/audit"
 	"github.com/droverhq/drover/internal/breaker"
+	"github.com/droverhq/drover/internal/bus"
+	"github.com/droverhq/drover/internal/bus/inprocess"
+	"github.com/droverhq/drover/internal/bus/rabbitmq"
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/dns"
 	"github.com/droverhq/drover/internal/dns/rfc2136"
 	"github.com/droverhq/drover/internal/dns/route53"
@@ -19,6 +24,7 @@ import (
 	"github.com/droverhq/drover/internal/executor/file"
 	"github.com/droverhq/drover/internal/executor/kubernetes"
 	"github.com/droverhq/drover/internal/executor/vault"
+	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/instance"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
@@ -30,14 +36,21 @@ import (
 	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/sso"
 	"github.com/droverhq/drover/internal/sso/builtin"
+	"github.com/droverhq/drover/internal/subscription"
 	"github.com/droverhq/drover/internal/template"
 )
 
 // Kinds are all kinds of objects that the ledger is prepared for.
 func Kinds() []ledger.Kind {
 	return slices.Concat([]ledger.Kind{
-		access.SigningKey, access.KindUser, operation.Kind, operation.AuditKind, account.Kind, offering.Kind, cluster.Kind, cluster.KindProfile, cluster.KindReplica, instance.Kind,
-	}, breaker.Kinds(), policy.Kinds(), builtin.Kinds(), template.Kinds(), environment.Kinds())
+		access.SigningKey, access.KindUser, operation.Kind, operation.AuditKind, audit.Kind, account.Kind, offering.Kind, cluster.Kind, cluster.KindProfile, cluster.KindReplica, instance.Kind,
+	}, breaker.Kinds(), policy.Kinds(), builtin.Kinds(), template.Kinds(), environment.Kinds(), gitops.Kinds(), []ledger.Kind{subscription.Kind, command.Kind})
+}
+
+// buses carry commands and events.
+var buses = map[string]func(*Server, bus.Options) (bus.Bus, error){
+	inProcess:  func(_ *Server, o bus.Options) (bus.Bus, error) { return inprocess.Open(o) },
+	"rabbitmq": func(s *Server, o bus.Options) (bus.Bus, error) { return rabbitmq.Observed(o, s.calls) },
 }
 
 // dnsProviders carry hosts.
@@ -64,12 +77,15 @@ var executors = map[string]func(*Server, *instance.Service) (executor.Executor, 
 	"consul": func(s *Server, _ *instance.Service) (executor.Executor, error) {
 		return consul.New(consul.Config{Resilience: resilience.Config{Observer: s.calls}}), nil
 	},
+	"deployment": func(s *Server, _ *instance.Service) (executor.Executor, error) {
+		return gitops.NewExecutor(gitops.ExecutorConfig{Service: s.deployments, Feed: s.feed, Log: s.ledger}), nil
+	},
 	"file": func(*Server, *instance.Service) (executor.Executor, error) { return file.New(), nil },
 	"instance": func(s *Server, instances *instance.Service) (executor.Executor, error) {
 		return instance.NewExecutor(instance.ExecutorConfig{Service: instances, Feed: s.feed, Log: s.ledger, URL: s.instanceURL}), nil
 	},
 	"kubernetes": func(*Server, *instance.Service) (executor.Executor, error) {
-		return kubernetes.New(kubernetes.Config{}), nil
+		return kubernetes.New(kubernetes.Config{Wrap: line()}), nil
 	},
 	"terraform": func(s *Server, _ *instance.Service) (executor.Executor, error) { return s.tofu() },
 	"vault": func(s *Server, _ *instance.Service) (executor.Executor, error) {
@@ -85,6 +101,7 @@ var quotaSources = map[string]func(*Server, options) (entitlement.Source, error)
 
 // runtimes are what an agent applies to.
 var runtimes = map[string]func(AgentSettings, *slog.Logger) (*dataPlane, error){
+	"argocd":     argocdPlane,
 	"kubernetes": kubernetesPlane,
 	"process":    processPlane,
 	"simulated":  simulatedPlane,

@@ -19,58 +19,81 @@ import (
 
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/account"
+	"github.com/droverhq/drover/internal/audit"
 	"github.com/droverhq/drover/internal/breaker"
+	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/connection"
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/executor/action"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/hook"
 	"github.com/droverhq/drover/internal/httpapi"
 	"github.com/droverhq/drover/internal/instance"
+	"github.com/droverhq/drover/internal/kubeapi"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/reconcile"
-	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/sqlledger"
+	"github.com/droverhq/drover/internal/subscription"
 	"github.com/droverhq/drover/internal/template"
 	"github.com/droverhq/drover/offerings"
 )
 
+// store is the ledger, which whoever opened it closes.
+type store interface {
+	ledger.Ledger
+	Close() error
+}
+
 // Server is a control plane that has been put together and not started yet.
 type Server struct {
-	cfg          Config
-	log          *slog.Logger
-	listener     net.Listener
-	ledger       *sqlledger.Ledger
-	feed         *ledger.Feed
-	issuer       *access.Issuer
-	offering     *offering.Service
-	clusters     *cluster.Service
-	policy       *policy.Service
-	users        *access.Users
-	runner       *action.Runner
-	connections  *connection.Book
-	files        string // the directory of files that needs no connection
-	templates    *template.Service
-	environments *environment.Service
-	outside      outside
-	calls        resilience.Observer
-	metrics      *prometheus.Registry
-	loop         *reconcile.Loop
-	handler      http.Handler
-	ending       context.Context // of streams: they would keep the end waiting
-	end          context.CancelFunc
-	begin        chan struct{} // closed when Run begins
-	routes       string        // up: where instances are reached, for the command line
+	cfg           Config
+	log           *slog.Logger
+	listener      net.Listener
+	ledger        store
+	feed          *ledger.Feed
+	issuer        *access.Issuer
+	offering      *offering.Service
+	clusters      *cluster.Service
+	policy        *policy.Service
+	audit         *audit.Service
+	behind        *httpapi.Behind
+	users         *access.Users
+	runner        *action.Runner
+	connections   *connection.Book
+	files         string // the directory of files that needs no connection
+	templates     *template.Service
+	environments  *environment.Service
+	deployments   *gitops.Service
+	home          *kubeapi.Home // nil: no custom resources are followed
+	controllers   *kubeapi.Controllers
+	outside       outside
+	bus           bus.Bus
+	commands      *command.Service
+	subscriptions *subscription.Service
+	told          *messageMetrics
+	calls         *callMetrics
+	git           *repositories
+	metrics       *prometheus.Registry
+	loop          *reconcile.Loop
+	handler       http.Handler
+	ending        context.Context // of streams: they would keep the end waiting
+	end           context.CancelFunc
+	begin         chan struct{} // closed when Run begins
+	routes        string        // up: where instances are reached, for the command line
+
+	tracing
 }
 
 // New opens the ledger and puts everything together. Whatever can be wrong with
 // the configuration is found here.
 func New(ctx context.Context, c Config) (*Server, error) {
 	c.defaults()
-	s := &Server{cfg: c, log: newLogger(c.LogLevel, c.LogFormat)}
+	s := &Server{cfg: c, log: newLogger(c.LogLevel, c.LogFormat), begin: make(chan struct{}), behind: httpapi.NewBehind()}
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return nil, fault.New(fault.Invalid, "cannot use the data directory: %w", err)
 	}
@@ -84,7 +107,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, fault.New(fault.Unavailable, "cannot listen on %s: %w (is another drover running? use --listen for another address)", c.Listen, err)
 	}
 	s.listener = listener
-	if err := s.open(ctx); err != nil {
+	if s.tracing, err = openTracing(ctx, c.TraceEndpoint, "drover", c.Version, c.TraceSample, s.log); err == nil {
+		err = s.open(ctx)
+	}
+	if err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -100,8 +126,10 @@ func (s *Server) open(ctx context.Context) error {
 	registry := prometheus.NewRegistry()
 	s.metrics = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.calls = newCallMetrics(registry)
+	s.git = newRepositories(s.calls)
 	commits := newLedgerMetrics(registry, s.log, s.cfg.Observer)
-	s.ledger, err = sqlledger.Open(ctx, sqlledger.Config{URL: s.cfg.Database, Kinds: Kinds(), Key: key, Epoch: s.cfg.Epoch, Observer: commits})
+	opened, err := sqlledger.Open(ctx, sqlledger.Config{URL: s.cfg.Database, Kinds: Kinds(), Key: key, Epoch: s.cfg.Epoch, Observer: commits})
 	if fault.Reason(err) == "wrong-key" && s.cfg.MasterKey == "" && os.IsNotExist(missing) {
 		os.Remove(s.cfg.MasterKeyFile) // the one just made must not be taken for the right one
 		return fault.New(fault.Invalid, "%s is missing, and the ledger was made with it: copy it from the first replica or a backup", s.cfg.MasterKeyFile)
@@ -109,12 +137,23 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.ledger, err = steady(opened, s.begin); err != nil {
+		return err
+	}
+	s.ledger = recorded(insist(s.ledger, s.calls))
 	s.feed = ledger.NewFeed(s.ledger)
 	s.users = access.NewUsers(s.ledger)
 	s.policy = policy.NewService(policy.Config{Store: s.ledger, Log: s.log})
 	s.clusters = cluster.NewService(s.ledger)
 	s.offering = offering.NewService(offering.Config{Store: s.ledger, Log: s.log})
-	if err := s.connect(ctx, newCallMetrics(registry)); err != nil {
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	if err := s.auditRoom(); err != nil {
+		return err
+	}
+	proxies, err := s.cfg.proxies()
+	if err != nil {
 		return err
 	}
 	sold := s.offering.Registry()
@@ -128,20 +167,24 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	accounts := account.NewService(account.Config{Store: s.ledger, Provider: s.outside.sso})
 	kept := instance.Config{
-		Store: s.ledger, Keeper: s.ledger, Offerings: sold, Clusters: s.clusters, Hooks: hook.New(),
+		Store: s.ledger, Keeper: s.ledger, Offerings: sold, Clusters: s.clusters, Hooks: hook.New(s.calls),
 		Quota: s.outside.quota, Policy: s.policy, SSO: s.outside.sso, DNS: s.outside.dns,
 		Certificates: s.outside.certificates, Metrics: s.outside.metrics, Breaker: guard,
 	}
 	instances := instance.NewService(kept)
 	s.offering.Instances, s.clusters.Tenants, s.clusters.Accounts = instances, instances, accounts // the rooms know each other only here
 	s.clusters.Logins, s.clusters.Keeper, s.clusters.Offerings, s.clusters.Hosted = accounts, s.ledger, sold, hosted{s.ledger}
+	s.clusters.Deployed = deployed{s.ledger}
 	s.clusters.Left, s.clusters.Guard = left, guard
 	guard.Waiters = map[string]breaker.Waiters{instance.Kind.Name: instances, cluster.StepKind: s.clusters}
+	if err := s.deploymentRooms(); err != nil {
+		return err
+	}
 	if err := s.environmentRooms(guard, instances); err != nil {
 		return err
 	}
-	s.clusters.Terraformer, s.clusters.Around = &terraformer{}, s.around
-	s.clusters.Installs = &cluster.Installs{Server: s.publicURL(), Image: s.cfg.AgentImage, Token: s.firstToken}
+	s.clusters.Terraformer, s.clusters.Around = newTerraformer(s.calls), s.around
+	s.clusters.Installs = &cluster.Installs{Server: s.publicURL(), Image: s.cfg.AgentImage, Trace: elsewhere(s.cfg.TraceEndpoint), Token: s.firstToken}
 	if s.clusters.Makers, err = s.clusterMakers(); err != nil {
 		return err
 	}
@@ -149,9 +192,15 @@ func (s *Server) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.told = newMessageMetrics(registry)
+	if err := s.messageRooms(authenticator, kept.Hooks.(*hook.Caller)); err != nil {
+		return err
+	}
+	newStateMetrics(registry, s.ledger, s.bus.Aside())
 	reconcilers := map[string]reconcile.Reconciler{
+		subscription.Kind.Name: s.telling(s.subscriptions), command.Kind.Name: s.commands,
 		instance.Kind.Name: instance.NewReconciler(kept), cluster.Kind.Name: s.clusters, account.Kind.Name: accounts,
-		breaker.KindApproval.Name: &breaker.Reconciler{Service: guard},
+		breaker.KindApproval.Name: &breaker.Reconciler{Service: guard}, audit.Kind.Name: s.audit,
 	}
 	scaling := &cluster.ScaleReconciler{
 		Clusters: s.clusters, Sold: sold, Demand: instances, Fleet: cluster.Scaled{Service: s.clusters}, Guard: guard,
@@ -161,29 +210,32 @@ func (s *Server) open(ctx context.Context) error {
 		reconcilers[kind] = &policy.Reconciler{Store: s.ledger, Tenants: instances}
 	}
 	maps.Copy(reconcilers, s.environments.Reconcilers())
+	maps.Copy(reconcilers, s.deployments.Reconcilers())
+	runs := newLoopMetrics(registry, s.ledger)
 	s.loop = reconcile.New(reconcile.Config{
-		Ledger:  fleetLedger{s.ledger, newFleetMetrics(registry, s.ledger)},
-		Workers: s.cfg.Workers, Lease: s.cfg.Lease, Logger: s.log,
-		Observer: newLoopMetrics(registry, s.ledger), Reconcilers: reconcilers,
+		Ledger:  outcomes{fleetLedger{s.ledger, newFleetMetrics(registry, s.ledger)}, s.log},
+		Workers: s.cfg.Workers, Lease: s.cfg.Lease, Logger: s.log, Tracer: s.tracer, Request: (&requests{log: s.ledger}).of,
+		Observer: runs, Reconcilers: reconcilers,
 	})
 	var people httpapi.Users // of the server's own identity provider alone
 	if s.outside.login != nil {
 		people = s.users
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.begin = make(chan struct{})
 	api, err := httpapi.New(httpapi.Config{
-		Ending: s.ending, Begin: s.begin,
-		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy, Approvals: guard,
-		Instances: instances, Clusters: s.clusters, Environments: s.environments, Templates: s.templates, Policy: s.policy, Accounts: accounts, Users: people,
-		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version, AgentImage: s.cfg.AgentImage,
-		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable,
-		Log: s.log, Metrics: registry, Rate: s.cfg.RateLimit,
+		Ending: s.ending, Begin: s.begin, Behind: s.behind,
+		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy, Approvals: guard, Audit: s.audit, Proxies: proxies,
+		Instances: instances, Clusters: s.clusters, Environments: s.environments, Templates: s.templates, Deployments: s.deployments, Subscriptions: s.subscriptions, Rejected: putAside{s.bus.Aside()}, Policy: s.policy, Accounts: accounts, Users: people,
+		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version, AgentImage: s.cfg.AgentImage, AgentTrace: elsewhere(s.cfg.TraceEndpoint),
+		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable, Tracer: s.tracer,
+		Doctor: &examiner{Server: s, store: opened, commits: commits, runs: runs},
+		Log:    s.log, Metrics: registry, Rate: s.cfg.RateLimit,
 	})
 	if err != nil {
 		return err
 	}
 	s.handler = s.mount(api)
+	s.commands.API = api
 	ctx = ledger.WithCause(ctx, ledger.BySchedule("start"))
 	if err := errors.Join(s.offering.Load(ctx), s.policy.Load(ctx)); err != nil {
 		return err
@@ -211,16 +263,19 @@ func (s *Server) authenticator() (*access.Authenticator, error) {
 		issuers = append(issuers, access.OIDC{Issuer: at.Issuer, JWKSURL: at.JWKSURL, Audience: s.cfg.Audience, Agents: true,
 			Admins: slices.Contains(s.cfg.Trust, "admins")})
 	}
-	return access.NewAuthenticator(access.AuthenticatorConfig{OIDC: issuers, Builtin: s.issuer, Realm: s.outside.realm})
+	return access.NewAuthenticator(access.AuthenticatorConfig{OIDC: issuers, Builtin: s.issuer, Realm: s.outside.realm, Client: issuerClient(s.calls)})
 }
 
-// mount puts the identity provider beside the API.
+// mount puts the identity provider and the webhook of custom resources beside the API.
 func (s *Server) mount(api http.Handler) http.Handler {
-	if s.outside.login == nil {
-		return api
-	}
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
+	if s.home != nil {
+		mux.Handle(kubeapi.AdmissionPath, s.home.Admission())
+	}
+	if s.outside.login == nil {
+		return mux
+	}
 	for _, path := range s.outside.login.Paths() {
 		mux.Handle(path, s.outside.login.Handler())
 	}
@@ -246,9 +301,13 @@ func (s *Server) Close() {
 	if s.end != nil {
 		s.end()
 	}
+	if s.bus != nil {
+		s.bus.Close()
+	}
 	if s.ledger != nil {
 		s.ledger.Close()
 	}
+	s.flush()
 }
 
 const shutdown = 10 * time.Second
@@ -282,15 +341,22 @@ func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) erro
 		s.end() // watches and agents' streams would keep Shutdown waiting; requests are answered
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdown)
 		defer cancel()
-		return web.Shutdown(bounded)
+		return errors.Join(web.Shutdown(bounded), s.behind.Wait(bounded))
 	})
 	tasks := []func(context.Context) error{
-		s.loop.Run, s.feed.Run, s.refreshAccess,
+		s.loop.Run, s.feed.Run, s.refreshAccess, s.retain,
 		func(ctx context.Context) error { return s.offering.Follow(ctx, s.feed) },
 		func(ctx context.Context) error { return s.policy.Follow(ctx, s.feed) },
+		func(ctx context.Context) error { return s.audit.Follow(ctx, s.feed) },
 		func(ctx context.Context) error { return s.clusters.Follow(ctx, s.feed) },
 		func(ctx context.Context) error { return s.clusters.Live(ctx, s.feed) },
 		func(ctx context.Context) error { return s.environments.Watch(ctx, s.feed) },
+		s.environments.Probe,
+		func(ctx context.Context) error { return s.deployments.Follow(ctx, s.feed, s.ledger) },
+	}
+	tasks = append(tasks, s.converse()...)
+	if s.controllers != nil {
+		tasks = append(tasks, s.controllers.Run)
 	}
 	if s.outside.login != nil {
 		tasks = append(tasks, s.outside.login.Run)

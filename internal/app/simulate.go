@@ -20,6 +20,7 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/runtime"
 	"github.com/droverhq/drover/internal/runtime/simulated"
+	"github.com/droverhq/drover/internal/trace"
 )
 
 const (
@@ -56,11 +57,12 @@ func lot(seed int64, what, cluster string, it runtime.Item) float64 {
 
 // herd is a fleet of simulated clusters in one process.
 type herd struct {
-	c     AgentConfig
-	out   io.Writer
-	web   *http.Client // of all agents
-	admin *client.Client
-	home  string // the installations are made of it
+	tracer *trace.Tracer
+	c      AgentConfig
+	out    io.Writer
+	web    *http.Client // of all agents
+	admin  *client.Client
+	home   string // the installations are made of it
 
 	mu     sync.Mutex
 	planes []*simulated.Runtime
@@ -69,7 +71,7 @@ type herd struct {
 }
 
 // simulateFleet registers clusters and runs the agent of each until ctx ends.
-func simulateFleet(ctx context.Context, c AgentConfig) error {
+func simulateFleet(ctx context.Context, c AgentConfig, tracer *trace.Tracer) error {
 	if c.Runtime != "simulated" {
 		return fault.New(fault.Invalid, "--clusters is for --runtime simulated: an agent of %s is one cluster's", c.Runtime)
 	}
@@ -79,7 +81,7 @@ func simulateFleet(ctx context.Context, c AgentConfig) error {
 	orText(&c.Prefix, "sim-")
 	orText(&c.Provider, "local")
 	orText(&c.Region, "local")
-	h := &herd{c: c, out: c.Out, web: patient(2 * c.Clusters)}
+	h := &herd{c: c, out: c.Out, web: patient(2 * c.Clusters), tracer: tracer}
 	// Thousands of agents are mostly connections: small buffers, and none kept
 	// beside the one that waits.
 	wires := h.web.Transport.(*http.Transport)
@@ -169,7 +171,7 @@ func (h *herd) join(ctx context.Context, name string) (*agent.Agent, error) {
 	sum := sha256.Sum256([]byte(h.home + "/" + name))
 	return agent.New(agent.Config{
 		Client: counted{api, h}, Cluster: name, Runtime: rt, Store: agent.Nowhere(), Tokens: tokens,
-		Installation: "i" + hex.EncodeToString(sum[:16]), Version: h.c.Version, Heartbeat: h.c.Heartbeat, Parallel: 1,
+		Installation: "i" + hex.EncodeToString(sum[:16]), Version: h.c.Version, Heartbeat: h.c.Heartbeat, Parallel: 1, Tracer: h.tracer,
 	})
 }
 

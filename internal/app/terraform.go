@@ -18,13 +18,33 @@ import (
 	"github.com/droverhq/drover/internal/manifest"
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/provider"
+	"github.com/droverhq/drover/internal/resilience"
 )
 
 // terraformer applies steps to clusters that the control plane reaches. It keeps
 // connections, because each begins with a look at what the cluster serves.
 type terraformer struct {
+	policies *resilience.Group // by kubeconfig: one cluster that hangs is its own trouble
+
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]*manifest.Client // by kubeconfig
+}
+
+// newTerraformer makes one. Nothing is applied twice by its policy: the loop comes again.
+func newTerraformer(observer resilience.Observer) *terraformer {
+	return &terraformer{policies: resilience.NewGroup(resilience.Config{
+		Name: toClusters, Timeout: 10 * time.Minute, Retries: -1, AtOnce: 4, Queue: 10 * time.Second, Observer: observer,
+	})}
+}
+
+// reach makes one call to a cluster.
+func (t *terraformer) reach(ctx context.Context, kubeconfig []byte, call func(ctx context.Context, c *manifest.Client) error) error {
+	c, err := t.open(kubeconfig)
+	if err != nil {
+		return err
+	}
+	key := sha256.Sum256(kubeconfig)
+	return t.policies.Of(string(key[:])).Once(ctx, func(ctx context.Context) error { return call(ctx, c) })
 }
 
 // maxReached is how many connections are kept.
@@ -69,11 +89,12 @@ func (t *terraformer) Inventory(ctx context.Context, kubeconfig []byte, step clu
 	if err != nil {
 		return nil, err
 	}
-	c, err := t.open(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	return c.Inventory(ctx, set)
+	var out []string
+	err = t.reach(ctx, kubeconfig, func(ctx context.Context, c *manifest.Client) (err error) {
+		out, err = c.Inventory(ctx, set)
+		return err
+	})
+	return out, err
 }
 
 // Apply implements cluster.Terraformer. Namespaces and definitions of kinds stay
@@ -84,10 +105,15 @@ func (t *terraformer) Apply(ctx context.Context, kubeconfig []byte, step cluster
 	if err != nil {
 		return cluster.StepResult{}, err
 	}
-	c, err := t.open(kubeconfig)
-	if err != nil {
-		return cluster.StepResult{}, err
-	}
+	var out cluster.StepResult
+	err = t.reach(ctx, kubeconfig, func(ctx context.Context, c *manifest.Client) (err error) {
+		out, err = apply(ctx, c, set, ready, step.Unwatched, inventory)
+		return err
+	})
+	return out, err
+}
+
+func apply(ctx context.Context, c *manifest.Client, set manifest.Set, ready string, unwatched bool, inventory []string) (cluster.StepResult, error) {
 	applied, err := c.Apply(ctx, set)
 	out := cluster.StepResult{Inventory: manifest.Union(inventory, applied.Inventory)}
 	if err != nil {
@@ -102,7 +128,7 @@ func (t *terraformer) Apply(ctx context.Context, kubeconfig []byte, step cluster
 	switch {
 	case err != nil:
 		return out, err
-	case step.Unwatched:
+	case unwatched:
 		out.Ready, out.Message = true, health.Message
 		return out, nil
 	case health.Failed:
@@ -114,23 +140,25 @@ func (t *terraformer) Apply(ctx context.Context, kubeconfig []byte, step cluster
 
 // Missing implements cluster.Terraformer.
 func (t *terraformer) Missing(ctx context.Context, kubeconfig []byte, inventory []string) ([]string, error) {
-	c, err := t.open(kubeconfig)
+	var out []string
+	err := t.reach(ctx, kubeconfig, func(ctx context.Context, c *manifest.Client) error {
+		for _, name := range inventory {
+			id, err := manifest.Parse(name)
+			if err != nil {
+				return err
+			}
+			there, err := c.Look(ctx, id)
+			if err != nil {
+				return err
+			}
+			if there == nil {
+				out = append(out, name)
+			}
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
-	}
-	var out []string
-	for _, name := range inventory {
-		id, err := manifest.Parse(name)
-		if err != nil {
-			return nil, err
-		}
-		there, err := c.Look(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		if there == nil {
-			out = append(out, name)
-		}
 	}
 	return out, nil
 }
@@ -155,11 +183,11 @@ const firstTTL = 7 * 24 * time.Hour
 // Remove implements cluster.Terraformer. Namespaces and definitions of kinds
 // stay, as with Apply.
 func (t *terraformer) Remove(ctx context.Context, kubeconfig []byte, step cluster.StepItem, inventory []string) error {
-	c, err := t.open(kubeconfig)
-	if err != nil {
+	var pruned manifest.Pruned
+	err := t.reach(ctx, kubeconfig, func(ctx context.Context, c *manifest.Client) (err error) {
+		pruned, err = c.Prune(ctx, manifest.Pruning{Owner: stepOwner(step), Before: inventory})
 		return err
-	}
-	pruned, err := c.Prune(ctx, manifest.Pruning{Owner: stepOwner(step), Before: inventory})
+	})
 	if err == nil && !pruned.Done() {
 		err = fault.New(fault.Unavailable, "%s", pruned.Message)
 	}
@@ -178,9 +206,37 @@ func (s *Server) clusterMakers() (map[string]provider.Provider, error) {
 		if err != nil {
 			return nil, err
 		}
+		if _, checks := made.(provider.Checker); !checks { // one that tells beforehand makes nothing: its clusters are there
+			made = &maker{Provider: made, policy: resilience.New(resilience.Config{
+				Name: "the maker of clusters " + name, Timeout: makeTime, Retries: -1, Failures: -1, AtOnce: 16, Queue: 10 * time.Second, Observer: s.calls,
+			})}
+		}
 		out[name] = made
 	}
 	return out, nil
+}
+
+// makeTime is how long one run of a maker may take: clouds are slow.
+const makeTime = 2 * time.Hour
+
+// maker is a provider of clusters with a deadline and a bound of runs. It has no
+// breaker: what fails for one cluster may well work for another, and the loop pauses
+// for each.
+type maker struct {
+	provider.Provider
+	policy *resilience.Policy
+}
+
+// Ensure implements provider.Provider.
+func (m *maker) Ensure(ctx context.Context, c provider.Cluster) (p provider.Progress, err error) {
+	err = m.policy.Once(ctx, func(ctx context.Context) (err error) { p, err = m.Provider.Ensure(ctx, c); return err })
+	return p, err
+}
+
+// Remove implements provider.Provider.
+func (m *maker) Remove(ctx context.Context, c provider.Cluster) (p provider.Progress, err error) {
+	err = m.policy.Once(ctx, func(ctx context.Context) (err error) { p, err = m.Provider.Remove(ctx, c); return err })
+	return p, err
 }
 
 // providerOptions are what can be said of each provider of clusters.

@@ -54,7 +54,11 @@ func (s *Server) dataPlane(ctx context.Context) (*dataPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openDataPlane(AgentConfig{Version: s.cfg.Version, AgentSettings: AgentSettings{
+	plane, err := openDataPlane(AgentConfig{Version: s.cfg.Version, AgentSettings: AgentSettings{
 		Server: s.URL(), Token: token, Cluster: localCluster, DataDir: s.cfg.DataDir, Routes: s.cfg.Routes, Runtime: "process",
 	}}, s.log)
+	if err == nil {
+		plane.tracer = s.tracer
+	}
+	return plane, err
 }

@@ -1,0 +1,146 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/bus"
+	"github.com/droverhq/drover/internal/command"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/hook"
+	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/reconcile"
+	"github.com/droverhq/drover/internal/subscription"
+)
+
+// inProcess is the bus that nobody outside can follow.
+const inProcess = "inprocess"
+
+// messageRooms puts commands and subscriptions together. The API, which carries
+// commands out, is made later.
+func (s *Server) messageRooms(authenticator *access.Authenticator, calls *hook.Caller) error {
+	open, ok := buses[s.cfg.Bus]
+	if !ok {
+		return fault.New(fault.Invalid, "--bus: there is no %q; there are inprocess and rabbitmq", s.cfg.Bus)
+	}
+	var err error
+	if s.bus, err = open(s, bus.Options(pairs(s.cfg.BusOptions))); err != nil {
+		return fault.New(fault.Invalid, "--bus-options: %w", err)
+	}
+	s.commands = command.NewService(command.Config{Store: s.ledger, Bus: s.bus, Authenticator: authenticator, Feed: s.feed, Observer: s.told, Tracer: s.tracer})
+	s.subscriptions = subscription.NewService(subscription.Config{
+		Store: s.ledger, Keeper: s.ledger, Log: s.ledger, Feed: s.feed, Observer: s.told,
+		Encoder: httpapi.Events{Offerings: s.offering.Registry()}, Kinds: httpapi.EventKinds(),
+		Sinks: s.sinks(calls),
+	})
+	return nil
+}
+
+// sinks are where this replica can tell of changes.
+func (s *Server) sinks(calls *hook.Caller) map[string]subscription.Sink {
+	sinks := map[string]subscription.Sink{subscription.ToWebhook: &subscription.Webhook{Poster: calls, Keeper: s.ledger, Tracer: s.tracer}}
+	if s.cfg.Bus != inProcess { // which would take everything, and bring it to nobody
+		sinks[subscription.ToBus] = &subscription.Bus{Publisher: s.bus, Answer: s.answer, Tracer: s.tracer}
+	}
+	return sinks
+}
+
+// telling carries subscriptions forward, the broker's where there is one.
+func (s *Server) telling(next reconcile.Reconciler) reconcile.Reconciler {
+	if s.cfg.Bus == inProcess {
+		return brokerless{next}
+	}
+	return next
+}
+
+// brokerless leaves the broker's subscription to replicas that have one, which may be
+// all others, or those that come after: what it would tell stays to be told.
+type brokerless struct{ reconcile.Reconciler }
+
+// Reconcile implements reconcile.Reconciler.
+func (b brokerless) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.Result, error) {
+	if task.Ref.ID == subscription.BusID {
+		return reconcile.Wait(ledger.Set{}, 5*time.Second, "this replica has no broker (--bus): one that has is waited for"), nil
+	}
+	return b.Reconciler.Reconcile(ctx, task)
+}
+
+// answer sends what events tell of commands to whoever sent these.
+func (s *Server) answer(ctx context.Context, events []subscription.Event) error {
+	for i := range events {
+		e := &events[i]
+		what, ours := strings.CutPrefix(e.Type, command.TypePrefix)
+		if !ours {
+			continue
+		}
+		var told struct{ Object v1.Object }
+		if err := json.Unmarshal(e.Data, &told); err != nil {
+			return err
+		}
+		o := told.Object
+		c, err := command.Decode(ledger.Object{Ref: ledger.Ref{Kind: o.Kind, ID: o.ID}, Org: o.Org, Owner: o.Owner, Name: o.Name, Phase: o.Phase, Fields: o.Fields, Spec: o.Spec, Status: o.Status, Updated: o.Updated})
+		if err != nil {
+			return err
+		}
+		c.Spec.Trace = cmp.Or(e.Trace, c.Spec.Trace)
+		if err := s.commands.Reply(ctx, c, e.ID, what); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// converse takes commands and tells of changes until ctx ends.
+func (s *Server) converse() []func(context.Context) error {
+	tasks := []func(context.Context) error{
+		s.commands.Run, s.subscriptions.Follow,
+		func(ctx context.Context) error { return s.commands.Follow(ctx, s.ledger) },
+	}
+	if s.cfg.Bus == inProcess {
+		return tasks // whoever is in the process has the feed
+	}
+	return append(tasks, func(ctx context.Context) error {
+		for {
+			if err := s.subscriptions.EnsureBus(ctx); err == nil || ctx.Err() != nil {
+				return nil
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	})
+}
+
+// once is the ledger that writes the record of a command with what it does.
+type once struct {
+	store
+	command.Committer
+}
+
+// Commit implements ledger.Committer.
+func (o once) Commit(ctx context.Context, set ledger.Set) (ledger.Result, error) {
+	return o.Committer.Commit(ctx, set)
+}
+
+func recorded(l store) store { return once{l, command.Committer{Committer: l, Reader: l}} }
+
+// putAside shows the API what was put aside.
+type putAside struct{ bus.Aside }
+
+// List implements httpapi.Rejected.
+func (p putAside) List(ctx context.Context, limit int) ([]httpapi.RejectedMessage, error) {
+	all, err := p.Aside.List(ctx, limit)
+	out := make([]httpapi.RejectedMessage, 0, len(all))
+	for _, m := range all {
+		out = append(out, httpapi.RejectedMessage{Content: m.Body, RejectedMessage: v1.RejectedMessage{
+			Key: m.Key, ID: m.ID, Queue: m.Queue, Reason: m.Reason, Type: m.Type, At: m.At, Size: len(m.Body)}})
+	}
+	return out, err
+}

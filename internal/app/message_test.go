@@ -1,0 +1,47 @@
+package app_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/droverhq/drover/internal/app"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/reconcile"
+	"github.com/droverhq/drover/internal/subscription"
+)
+
+// ran keeps what was carried forward.
+type ran struct{ ids []string }
+
+func (r *ran) Reconcile(_ context.Context, task reconcile.Task) (reconcile.Result, error) {
+	r.ids = append(r.ids, task.Ref.ID)
+	return reconcile.Result{}, nil
+}
+
+// A replica without a broker neither tells its followers, whom it does not reach, nor
+// takes the telling away from replicas that have one.
+func TestAReplicaWithoutABrokerLeavesItsEventsToOthers(t *testing.T) {
+	for _, c := range []struct {
+		reason, bus string
+		tells       bool
+	}{
+		{"the bus of the process brings events to nobody outside", "inprocess", false},
+		{"a broker", "rabbitmq", true},
+	} {
+		r := &ran{}
+		sinks, telling := app.Messages(c.bus, r)
+		if sinks[subscription.ToWebhook] == nil || (sinks[subscription.ToBus] != nil) != c.tells {
+			t.Errorf("%s: it tells at %v", c.reason, sinks)
+		}
+		for _, id := range []string{subscription.BusID, "hook"} {
+			did := len(r.ids)
+			res, err := telling.Reconcile(t.Context(), reconcile.Task{Ref: ledger.Ref{Kind: subscription.Kind.Name, ID: id}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if carried := len(r.ids) > did; carried != (c.tells || id == "hook") || res.Next == carried {
+				t.Errorf("%s: %s is carried forward: %v, and comes again: %v", c.reason, id, carried, res.Next)
+			}
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/operation"
+)
+
+const (
+	retainEach = time.Hour
+	// youngBlobs is how long a blob may be there before somebody names it.
+	youngBlobs = 24 * time.Hour
+)
+
+// retain takes away what is kept no longer, once an hour, until ctx ends. Replicas do
+// so beside each other, which is once too often and does no harm.
+func (s *Server) retain(ctx context.Context) error {
+	timer := time.NewTicker(retainEach)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+			s.retainOnce(ctx, time.Now())
+		}
+	}
+}
+
+func (s *Server) retainOnce(ctx context.Context, now time.Time) {
+	n, err := operation.Retain(ctx, s.ledger, now.Add(-s.cfg.Retention), now)
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("cannot take old operations off the lists; it is tried again in an hour", "error", err)
+	}
+	swept, err := s.ledger.Sweep(ctx, ledger.Sweep{Young: youngBlobs, Keep: s.cfg.Retention})
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("cannot sweep; it is tried again in an hour", "error", err)
+	}
+	if n+swept.Erased > 0 {
+		s.log.Info("what is kept no longer is gone", "operations", n, "blobs", swept.Erased)
+	}
+}
