@@ -5,15 +5,23 @@ export CGO_ENABLED = 0
 GO      = go
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
-# What needs the built binary, Keycloak, Kubernetes, OpenTofu, Consul or OpenBao runs in `make e2e`, and only there.
-E2E     = $(shell $(GO) list -tags e2e ./... 2>/dev/null | grep -E "/test/(e2e|fault|clients|keycloak|schemathesis|kubernetes|dataplane|consul|openbao|tofu|gitserver|toxiproxy)|/internal/(sso/keycloak|runtime/kubernetes|manifest|provider|source|executor/(terraform|consul|vault|kubernetes))")
+# What needs the built binary, Keycloak, Kubernetes, Argo CD, OpenTofu, Consul or OpenBao runs in `make e2e`, and only there.
+E2E     = $(shell $(GO) list -tags e2e ./... 2>/dev/null | grep -E "/test/(e2e|fault|clients|keycloak|schemathesis|kubernetes|argocd|dataplane|gitops|consul|openbao|tofu|gitserver|toxiproxy)|/internal/(sso/keycloak|runtime/(kubernetes|argocd)|kubeapi|manifest|provider|source|bus/rabbitmq|executor/(terraform|consul|vault|kubernetes))")
 UNIT    = $(shell $(GO) list ./... | grep -vE '/test/(e2e|fault|clients|dataplane)')
 CROSS   = linux/arm64 darwin/arm64 windows/amd64
 CROSS_ALL = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 FUZZTIME = 20s
+# Bad days of make chaos in a row, from SEED on.
+SEED     = 1
+ROUNDS   = 20
+CHAOS    = DROVER_TEST_BINARY="$(CURDIR)/bin/drover" DROVER_TEST_CHAOS_BINARY="$(CURDIR)/bin/chaos/drover"
+# What is generated of the custom resources, below a folder: deep copies, and the definitions, role and webhook that go to Kubernetes.
+GENERATE = $(GO) tool -modfile=tools/go.mod controller-gen paths=./internal/kubeapi paths=./internal/kubeapi/v1alpha1
+COPIES   = object output:object:dir=$(1)/v1alpha1
+OBJECTS  = crd rbac:roleName=drover-gitops-server,fileName=server.yaml webhook output:crd:dir=$(1)/manifests/crd output:rbac:dir=$(1)/manifests/rbac output:webhook:dir=$(1)/manifests/webhook
 
 .DEFAULT_GOAL = help
-.PHONY: help build run run/docs check test e2e servers bench lint fuzz cross fmt clean
+.PHONY: help build run run/docs check test e2e build/chaos chaos servers bench lint fuzz cross fmt clean generate manifests
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z\/0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -30,25 +38,36 @@ run/docs: build ## the API's documentation on 127.0.0.1:8082
 check: ## format, vet, the house, tests that need no server, builds for other systems (under two minutes)
 	@echo "check: format"; out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not formatted, run make fmt:"; echo "$$out"; exit 1; fi
 	@echo "check: vet"; $(GO) vet ./...
+	@echo "check: generated"; d=$$(mktemp -d) && trap 'rm -rf "$$d"' EXIT && $(GENERATE) $(call COPIES,$$d) $(call OBJECTS,$$d) && (cd "$$d" && find . -type f) | \
+		while read -r f; do cmp -s "$$d/$$f" "internal/kubeapi/$$f" || { echo "internal/kubeapi/$$f is not what its types say, run make generate manifests"; exit 1; }; done
 	@echo "check: house"; $(GO) test .
-	@echo "check: tests"; DROVER_TEST_NO_POSTGRES=1 DROVER_TEST_NO_BIND=1 DROVER_TEST_NO_MOTO=1 $(GO) test -json -short $(UNIT) | $(GO) run ./test/report check
+	@echo "check: tests"; DROVER_TEST_NO_POSTGRES=1 DROVER_TEST_NO_RABBITMQ=1 DROVER_TEST_NO_BIND=1 DROVER_TEST_NO_MOTO=1 DROVER_TEST_NO_PROMTOOL=1 $(GO) test -json -short $(UNIT) | $(GO) run ./test/report check
 	@$(MAKE) --no-print-directory cross CROSS_ALL='$(CROSS)'
 
 cross: ## builds for every system
 	@for p in $(CROSS_ALL); do echo "check: build $$p"; \
 		GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -o /dev/null ./cmd/drover || exit 1; done
 
-test: ## all tests, with the servers they need (PostgreSQL, BIND, an emulator of Route 53), which are set up for them
-	@test/with-dns.sh test/with-postgres.sh sh -c '$(GO) test -json $(UNIT) | $(GO) run ./test/report test'
+test: ## all tests, with the servers they need (PostgreSQL, RabbitMQ, BIND, an emulator of Route 53, promtool), which are set up for them
+	@test/with-promtool.sh test/with-dns.sh test/with-rabbitmq.sh test/with-postgres.sh sh -c '$(GO) test -json $(UNIT) | $(GO) run ./test/report test'
 
-e2e: build ## tests on the built binary, on Keycloak, Kubernetes, Consul and OpenBao, with clients of other fleet managers, and with made-up requests
-	@test/with-kubernetes.sh test/with-backends.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 45m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
+e2e: build ## tests on the built binary, on Keycloak, Kubernetes, Argo CD, Consul, OpenBao and RabbitMQ, with clients of other fleet managers, and with made-up requests
+	@test/with-kubernetes.sh test/with-argocd.sh test/with-backends.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-rabbitmq.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 45m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
 
-servers: ## the servers that tests need and that are fetched or built into the cache (the first time takes 40 minutes)
+build/chaos: ## bin/chaos/drover, in which DROVER_CHAOS=ledger=0.2,kubernetes=0.2,seed=1 has that share of calls fail
+	$(GO) build -trimpath -tags chaos -ldflags '$(LDFLAGS)' -o bin/chaos/ ./cmd/drover
+
+chaos: build build/chaos ## what deployments promise on ROUNDS bad days in a row, from SEED on: calls fail, processes are killed (hours)
+	$(GO) test -tags chaos -count=1 -run Chaos ./internal/app
+	$(GO) test -tags e2e,chaos -c -o bin/chaos/gitops.test ./test/gitops
+	@test/with-kubernetes.sh test/with-argocd.sh sh -c 'cd test/gitops && for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "chaos: the day of SEED=$$seed"; \
+		DROVER_TEST_SEED=$$seed $(CHAOS) "$(CURDIR)/bin/chaos/gitops.test" -test.run "^TestChaos$$" -test.v -test.timeout 90m || { echo "chaos: that day failed: make chaos ROUNDS=1 SEED=$$seed"; exit 1; }; done'
+
+servers: ## the servers that tests need and that are fetched or built into the cache (the first time takes 50 minutes)
 	@$(GO) run ./test/servers/fetch all
 
 bench: build ## the table of docs/benchmarks.md, measured here (starts its own PostgreSQL, with fsync on)
-	@DROVER_TEST_POSTGRES= DROVER_TEST_BINARY="$$PWD/bin/drover" sh -c 'for p in "-run TestTransitionTable ./internal/sqlledger" ./test/bench; do $(GO) test -tags bench -count=1 -timeout 60m -v $$p || exit 1; done'
+	@DROVER_TEST_POSTGRES= DROVER_TEST_BINARY="$$PWD/bin/drover" sh -c 'for p in "-run TestTransitionTable ./internal/sqlledger" ./test/bench; do $(GO) test -tags bench -count=1 -timeout 150m -v $$p || exit 1; done'
 
 lint: ## static analysis beyond vet
 	@if command -v golangci-lint >/dev/null 2>&1; then golangci-lint run ./...; \
@@ -57,6 +76,12 @@ lint: ## static analysis beyond vet
 fuzz: ## every fuzz target for FUZZTIME
 	@for pkg in $(UNIT); do for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 		echo "fuzz: $$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; done; done
+
+generate: ## deep copies of the custom resources' types
+	$(GENERATE) $(call COPIES,internal/kubeapi)
+
+manifests: ## definitions, role and webhook of the custom resources (deploy/kubernetes/gitops)
+	$(GENERATE) $(call OBJECTS,internal/kubeapi)
 
 fmt: ## format all Go files
 	gofmt -w $$(git ls-files '*.go')

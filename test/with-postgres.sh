@@ -79,7 +79,7 @@ start() {
 	for try in 1 2 3 4 5; do
 		port=$(($(od -An -N2 -tu2 /dev/urandom) % 20000 + 20000))
 		# fsync is off: these data end with the tests. Servers that tests crash are their own.
-		if (cd "$dir" && as_owner "$bin/pg_ctl" -D "$dir/data" -l "$dir/server.log" -w -t 30 \
+		if (cd "$dir" && as_owner "$bin/pg_ctl" -D "$dir/data" -l "$dir/server.log" -w -t 180 \
 			-o "-p $port -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off -c max_connections=300" start) >>"$dir/log" 2>&1; then
 			say "listening on 127.0.0.1:$port"
 			return 0

@@ -134,6 +134,11 @@ type phases struct {
 
 func watch(t *testing.T, s *drover.Server) *phases {
 	t.Helper()
+	return watchOf(t, s, "instances")
+}
+
+func watchOf(t *testing.T, s *drover.Server, resource string) *phases {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &phases{seen: map[string]map[string]time.Time{}, more: make(chan struct{}, 1), stop: cancel}
 	c := s.Client(t)
@@ -143,7 +148,7 @@ func watch(t *testing.T, s *drover.Server) *phases {
 		t.Fatal(err)
 	}
 	go func() {
-		for change, err := range c.Watch(ctx, client.WatchOptions{After: head.Seq, Resource: "instances"}) {
+		for change, err := range c.Watch(ctx, client.WatchOptions{After: head.Seq, Resource: resource}) {
 			if err != nil {
 				return
 			}

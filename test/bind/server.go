@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,10 +13,15 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"github.com/droverhq/drover/test/servers/process"
 )
 
 // Key is the name of the TSIG key, of algorithm hmac-sha256.
 const Key = "drover-test"
+
+// patience bounds a start and each call, which take a moment.
+const patience = 2 * time.Minute
 
 // Server is a server of a test's own.
 type Server struct {
@@ -37,12 +41,15 @@ func Start(t testing.TB, zones ...string) *Server {
 	secret := make([]byte, 32)
 	rand.Read(secret)
 	s.Secret = base64.StdEncoding.EncodeToString(secret)
-	port := free(t)
-	s.Addr = fmt.Sprintf("127.0.0.1:%d", port)
+	port, err := process.Port()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Addr = "127.0.0.1:" + port
 	var conf strings.Builder
 	fmt.Fprintf(&conf, `options {
 	directory %[1]q; managed-keys-directory %[1]q; pid-file none; session-keyfile none;
-	listen-on port %[2]d { 127.0.0.1; }; listen-on-v6 { none; };
+	listen-on port %[2]s { 127.0.0.1; }; listen-on-v6 { none; };
 	recursion no; dnssec-validation no; notify no;
 	tcp-clients 500; tcp-listen-queue 100;
 };
@@ -85,7 +92,7 @@ func (s *Server) Start(t testing.TB) {
 	}
 	q := new(dns.Msg).SetQuestion("version.bind.", dns.TypeTXT)
 	q.Question[0].Qclass = dns.ClassCHAOS
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(patience); ; {
 		_, _, err := (&dns.Client{Net: "tcp", Timeout: time.Second}).Exchange(q, s.Addr)
 		if err == nil {
 			return
@@ -120,15 +127,24 @@ func (s *Server) Add(t testing.TB, zone string, records ...string) {
 // Delete takes the records of a name and a type out of a zone.
 func (s *Server) Delete(t testing.TB, zone, name, kind string) {
 	t.Helper()
+	s.DeleteAtOnce(t, zone, [2]string{name, kind})
+}
+
+// DeleteAtOnce takes the records of several names and types out of a zone: nobody
+// sees it without some of them and with the others.
+func (s *Server) DeleteAtOnce(t testing.TB, zone string, of ...[2]string) {
+	t.Helper()
 	m := new(dns.Msg).SetUpdate(dns.Fqdn(zone))
-	m.RemoveRRset([]dns.RR{&dns.ANY{Hdr: dns.RR_Header{Name: dns.Fqdn(name), Rrtype: dns.StringToType[kind]}}})
+	for _, x := range of {
+		m.RemoveRRset([]dns.RR{&dns.ANY{Hdr: dns.RR_Header{Name: dns.Fqdn(x[0]), Rrtype: dns.StringToType[x[1]]}}})
+	}
 	s.update(t, m)
 }
 
 func (s *Server) update(t testing.TB, m *dns.Msg) {
 	t.Helper()
 	m.SetTsig(dns.Fqdn(Key), dns.HmacSHA256, 300, time.Now().Unix())
-	a, _, err := (&dns.Client{Net: "tcp", TsigSecret: s.secrets()}).Exchange(m, s.Addr)
+	a, _, err := (&dns.Client{Net: "tcp", Timeout: patience, TsigSecret: s.secrets()}).Exchange(m, s.Addr)
 	if err != nil || a.Rcode != dns.RcodeSuccess {
 		t.Fatalf("cannot update: %v %v", a, err)
 	}
@@ -140,7 +156,7 @@ func (s *Server) Records(t testing.TB, zone string) []string {
 	t.Helper()
 	m := new(dns.Msg).SetAxfr(dns.Fqdn(zone))
 	m.SetTsig(dns.Fqdn(Key), dns.HmacSHA256, 300, time.Now().Unix())
-	in, err := (&dns.Transfer{TsigSecret: s.secrets()}).In(m, s.Addr)
+	in, err := (&dns.Transfer{DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, TsigSecret: s.secrets()}).In(m, s.Addr)
 	if err != nil {
 		t.Fatalf("cannot transfer: %v", err)
 	}
@@ -180,26 +196,6 @@ func parse(t testing.TB, records []string) []dns.RR {
 		out = append(out, rr)
 	}
 	return out
-}
-
-// free finds a port that is free for both UDP and TCP.
-func free(t testing.TB) int {
-	t.Helper()
-	for range 20 {
-		tcp, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := tcp.Addr().(*net.TCPAddr).Port
-		udp, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.1:%d", port))
-		tcp.Close()
-		if err == nil {
-			udp.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free for both UDP and TCP")
-	return 0
 }
 
 func write(t testing.TB, path, text string) {

@@ -85,17 +85,38 @@ func (s *shell) login(user string) {
 		s.Fatalf("rhoas tells no link: %s%s", said, errs.String())
 	}
 	back := s.browse(link, user)
-	// It prints its link a moment before it listens.
-	drover.Until(s, "rhoas to take the code", func() bool {
-		resp, err := http.Get(back)
-		if err == nil {
-			resp.Body.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for lines.Scan() {
+			said += lines.Text() + "\n"
 		}
-		return err == nil && resp.StatusCode == http.StatusOK
+	}()
+	// It prints its link a moment before it listens, and once it has the code it may be
+	// gone before it has answered: how it ends tells whether it was content.
+	last, taken := "", false
+	defer func() {
+		if !taken {
+			s.Logf("rhoas last answered: %s", last)
+		}
+	}()
+	drover.Until(s, "rhoas to take the code", func() bool {
+		select {
+		case <-ended:
+			taken = true
+			return true
+		default:
+		}
+		resp, err := http.Get(back)
+		if err != nil {
+			last = err.Error()
+			return false
+		}
+		resp.Body.Close()
+		last, taken = resp.Status, resp.StatusCode == http.StatusOK
+		return taken
 	})
-	for lines.Scan() {
-		said += lines.Text() + "\n"
-	}
+	<-ended
 	if err := cmd.Wait(); err != nil {
 		s.Fatalf("rhoas login: %v\n%s%s", err, said, errs.String())
 	}

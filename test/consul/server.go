@@ -26,7 +26,7 @@ import (
 )
 
 // patience bounds a start, which takes a second, or some with data.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // Server is a Consul of one node.
 type Server struct {

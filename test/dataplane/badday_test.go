@@ -52,6 +52,7 @@ spec: {policyName: manners, validationActions: [Deny]}
 `
 
 func TestBadDaysOfTheCluster(t *testing.T) {
+	t.Parallel()
 	p, ns := edge(t)
 	client := p.k.Client(t)
 	admin := applier(t, p.k.Admin())
@@ -138,8 +139,8 @@ func TestBadDaysOfTheCluster(t *testing.T) {
 		_, err := client.CoreV1().ResourceQuotas(ns).Create(t.Context(), quota, metav1.CreateOptions{})
 		must(err)
 		p.until("the quota to count", func() bool {
-			q, err := client.CoreV1().ResourceQuotas(ns).Get(t.Context(), "no-more", metav1.GetOptions{})
-			return err == nil && len(q.Status.Hard) > 0
+			_, err := client.CoreV1().ConfigMaps(ns).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{DryRun: []string{"All"}})
+			return err != nil && strings.Contains(err.Error(), "exceeded quota: no-more")
 		})
 		must(client.CoreV1().ConfigMaps(ns).Delete(t.Context(), "settings", metav1.DeleteOptions{}))
 		p.says("shop", "corner", "no-more")

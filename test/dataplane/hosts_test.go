@@ -26,6 +26,7 @@ spec:
 // Hosts are carried by the best that the cluster has, with the rights that the
 // printed line gives: an agent that starts on a cluster that has got more uses it.
 func TestHostsOfWhatTheClusterHas(t *testing.T) {
+	t.Parallel()
 	k := kubernetes.Start(t, kubernetes.WithControllers())
 	k.Node(t, "n1", "8", "32Gi")
 	kubelet(t, k)

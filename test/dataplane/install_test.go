@@ -114,6 +114,11 @@ func TestTheAgentMayDoWhatTheOfferingNeedsAndNoMore(t *testing.T) {
 
 	t.Run("every right of every kind that there is", func(t *testing.T) {
 		client := c.Client(t)
+		// The server looks at roles and bindings as they were a moment ago.
+		drover.Until(t, "the agent's rights to be in force", func() bool {
+			return may(t, client, authv1.ResourceAttributes{Verb: "patch", Resource: "namespaces"}) &&
+				may(t, client, authv1.ResourceAttributes{Verb: "update", Resource: "secrets", Namespace: cluster.AgentNamespace})
+		})
 		for _, namespace := range []string{"default", "kube-system"} {
 			compare(t, namespace, allowed, rights(t, client, namespace))
 		}
@@ -197,6 +202,18 @@ func compare(t *testing.T, namespace string, want, got map[string][]string) {
 	}
 }
 
+// may asks the server for one right of the agent.
+func may(t *testing.T, client clientset.Interface, what authv1.ResourceAttributes) bool {
+	t.Helper()
+	review, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authv1.SubjectAccessReview{
+		Spec: authv1.SubjectAccessReviewSpec{User: agentUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}, ResourceAttributes: &what},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed
+}
+
 // rights asks the server for each verb of each kind that it has.
 func rights(t *testing.T, client clientset.Interface, namespace string) map[string][]string {
 	t.Helper()
@@ -217,17 +234,11 @@ func rights(t *testing.T, client clientset.Interface, namespace string) map[stri
 				continue // in another version
 			}
 			for _, verb := range []string{"bind", "create", "delete", "deletecollection", "escalate", "get", "impersonate", "list", "patch", "update", "watch"} {
-				a := &authv1.ResourceAttributes{Verb: verb, Group: gv.Group, Resource: name, Subresource: sub}
+				a := authv1.ResourceAttributes{Verb: verb, Group: gv.Group, Resource: name, Subresource: sub}
 				if r.Namespaced {
 					a.Namespace = namespace
 				}
-				review, err := client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authv1.SubjectAccessReview{
-					Spec: authv1.SubjectAccessReviewSpec{User: agentUser, Groups: []string{"system:serviceaccounts", "system:authenticated"}, ResourceAttributes: a},
-				}, metav1.CreateOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if review.Status.Allowed {
+				if may(t, client, a) {
 					out[what] = append(out[what], verb)
 				}
 			}

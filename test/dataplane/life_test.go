@@ -19,20 +19,18 @@ import (
 // A cluster joins by the printed line; what is ordered becomes so on it, stays so,
 // and leaves nothing behind.
 func TestFromTheLineToTheLastObject(t *testing.T) {
+	t.Parallel()
 	k := kubernetes.Start(t, kubernetes.WithControllers())
 	k.Node(t, "n1", "4", "16Gi")
 	k.Node(t, "n2", "4", "16Gi")
 	w := start(t)
 	p := w.register("edge", "north", k)
 
-	_, status := w.get("clusters", "edge")
-	var told struct {
-		Capacity int64
-		Steps    []struct{ ID, Phase, State string }
-	}
-	if err := json.Unmarshal([]byte(status), &told); err != nil || told.Capacity != 16 {
-		t.Errorf("capacity is %d, nodes have 8 cpus and 32Gi for units of 500m and 1Gi (%v): %s", told.Capacity, err, status)
-	}
+	w.until("a capacity of 16, since nodes have 8 cpus and 32Gi for units of 500m and 1Gi", func() bool {
+		_, status := w.get("clusters", "edge")
+		var told struct{ Capacity int64 }
+		return json.Unmarshal([]byte(status), &told) == nil && told.Capacity == 16
+	})
 	w.says("cluster", "edge", "shop/space", "shop/kinds", "shop/floor")
 	floor, err := k.Client(t).CoreV1().ConfigMaps("shop-floor").Get(t.Context(), "floor", metav1.GetOptions{})
 	if err != nil || floor.Data["cluster"] != "edge" {

@@ -27,6 +27,7 @@ type line struct {
 // exchange is a message and its answer, if that was given.
 type exchange struct {
 	sync   v1.Sync
+	came   time.Time
 	answer *v1.Synced
 }
 
@@ -38,7 +39,7 @@ func tap(p *plane) *line {
 			return false
 		}
 		body, err := io.ReadAll(r.Body)
-		e := &exchange{}
+		e := &exchange{came: time.Now()}
 		if err == nil && json.Unmarshal(body, &e.sync) == nil {
 			l.mu.Lock()
 			l.said = append(l.said, e)
@@ -82,6 +83,20 @@ func (l *line) mark() {
 	l.said = nil
 }
 
+// holds tells whether the newest message is a heartbeat that came just now and waits
+// for its answer: the server holds it for seconds.
+func (l *line) holds() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var newest *exchange
+	for _, e := range l.said {
+		if newest == nil || e.sync.Number > newest.sync.Number {
+			newest = e
+		}
+	}
+	return newest != nil && newest.sync.Wait && newest.answer == nil && time.Since(newest.came) < 2*time.Second
+}
+
 // agreed counts the messages, heartbeats and others, until the agent has been
 // told all there is and knows it; not ok: it does not yet.
 func (l *line) agreed() (heartbeats, beside int, ok bool) {
@@ -108,7 +123,7 @@ func (l *line) agreed() (heartbeats, beside int, ok bool) {
 // does what is new; and once the network is well again both sides agree within
 // two heartbeats.
 func TestBadNetwork(t *testing.T) {
-	t.Parallel() // with what waits as much
+	t.Parallel()
 	p, ns := edge(t)
 	net := toxiproxy.Start(t).Proxy(t, p.server.Addr)
 	p.agent.Kill()
@@ -143,6 +158,9 @@ func TestBadNetwork(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			was, word := p.greeting(ns), fmt.Sprint("word ", i)
 			losses := lost()
+			if c.held {
+				p.until("an answer to be held", l.holds)
+			}
 			if c.bad == nil {
 				net.Down(t)
 			}

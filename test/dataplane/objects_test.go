@@ -3,6 +3,7 @@
 package dataplane_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/droverhq/drover/internal/cluster"
+	"github.com/droverhq/drover/test/drover"
 	"github.com/droverhq/drover/test/kubernetes"
 )
 
@@ -23,9 +25,25 @@ import (
 // has: what is removed and made again is another object.
 type objects map[string]string
 
-// look lists every kind that the cluster serves. What passes by itself (events,
-// leases) and what the agent keeps for itself is left out.
-func look(t *testing.T, k *kubernetes.Cluster) objects {
+// look lists every kind that the cluster serves, once what controllers add to
+// namespaces by themselves is there. What passes by itself (events, leases) and what
+// the agent keeps for itself is left out.
+func look(t *testing.T, k *kubernetes.Cluster) (out objects) {
+	t.Helper()
+	var err error
+	defer func() {
+		if err != nil {
+			t.Log(err)
+		}
+	}()
+	drover.Until(t, "the cluster to tell what it has", func() bool {
+		out, err = glance(t, k)
+		return err == nil
+	})
+	return out
+}
+
+func glance(t *testing.T, k *kubernetes.Cluster) (objects, error) {
 	t.Helper()
 	config := k.Admin()
 	config.WarningHandler = rest.NoWarnings{} // of kinds that are going out of use
@@ -39,9 +57,10 @@ func look(t *testing.T, k *kubernetes.Cluster) objects {
 	}
 	lists, err := found.ServerPreferredResources()
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	out := objects{}
+	var namespaces []string
 	for _, list := range lists {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
@@ -54,17 +73,25 @@ func look(t *testing.T, k *kubernetes.Cluster) objects {
 			}
 			all, err := dyn.Resource(gv.WithResource(r.Name)).List(t.Context(), metav1.ListOptions{})
 			if err != nil {
-				t.Fatalf("cannot list %s: %v", r.Name, err)
+				return nil, fmt.Errorf("cannot list %s: %w", r.Name, err)
 			}
 			for _, o := range all.Items {
 				if r.Kind == "Secret" && o.GetNamespace() == cluster.AgentNamespace {
 					continue
 				}
 				out[r.Kind+" "+o.GetNamespace()+"/"+o.GetName()] = string(o.GetUID())
+				if r.Kind == "Namespace" && o.GetDeletionTimestamp() == nil {
+					namespaces = append(namespaces, o.GetName())
+				}
 			}
 		}
 	}
-	return out
+	for _, name := range namespaces {
+		if out["ServiceAccount "+name+"/default"] == "" {
+			return nil, fmt.Errorf("the namespace %s has no account yet", name)
+		}
+	}
+	return out, nil
 }
 
 // same waits until exactly the objects from before are there, and no other.

@@ -20,6 +20,7 @@ import (
 // The control plane is away, and the agent starts anew: it goes on with what it
 // kept, if that is what the control plane said.
 func TestAgentStartsWithoutAControlPlane(t *testing.T) {
+	t.Parallel()
 	p, ns := edge(t)
 	other := p.order("market", "north", map[string]any{"greeting": "fresh fish"})
 	p.is("shops", "market", "ready")

@@ -14,6 +14,7 @@ import (
 // ordered since then runs on, what was deleted since then stays away, and nobody
 // follows the past before an operator says so.
 func TestControlPlaneIsRestoredFromABackup(t *testing.T) {
+	t.Parallel()
 	p, ns := edge(t)
 	late := p.order("closing", "north", map[string]any{"greeting": "last day"})
 	p.is("shops", "closing", "ready")

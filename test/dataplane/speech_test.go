@@ -60,7 +60,8 @@ func (p *plane) greets(namespace, want string) {
 	got := ""
 	defer func() {
 		if got != want {
-			p.t.Logf("it says %q", got)
+			out, _, _ := p.s.Run("describe", "shop", "corner")
+			p.t.Logf("it says %q\n%s", got, out)
 		}
 	}()
 	p.until("the shop to say "+want, func() bool { got = p.greeting(namespace); return got == want })
@@ -77,6 +78,7 @@ func (p *plane) converges(namespace, word string) {
 
 // What the other side says is wrong; TestBadNetwork has what the network does.
 func TestBadDaysBetweenAgentAndControlPlane(t *testing.T) {
+	t.Parallel()
 	p, ns := edge(t)
 	before := look(t, p.k)
 	syncs := func(n int64, since *atomic.Int64) {
@@ -121,10 +123,12 @@ func TestBadDaysBetweenAgentAndControlPlane(t *testing.T) {
 				twisted.Add(1)
 				return nil
 			})
+			was := p.greeting(ns)
+			p.update("corner", map[string]any{"greeting": "unheard of: " + name}) // which is told at once, not with the next heartbeat
 			syncs(2, &twisted)
 			unharmed(t, p.k, before)
 			p.spoil(ns)
-			p.until(a.reason+" The agent goes on with what it knows", func() bool { return p.greeting(ns) != "go away" })
+			p.until(a.reason+" The agent goes on with what it knows", func() bool { return p.greeting(ns) == was })
 			p.server.Twist(nil)
 			p.converges(ns, "after "+name)
 			unharmed(t, p.k, before)
@@ -139,8 +143,11 @@ func TestBadDaysBetweenAgentAndControlPlane(t *testing.T) {
 				twisted.Add(1)
 				return nil
 			})
-			syncs(1, &twisted)
+			from := twisted.Load()
 			p.converges(ns, "at "+off.String())
+			if twisted.Load() == from {
+				t.Error("no answer told another time")
+			}
 		}
 		p.server.Twist(nil)
 		unharmed(t, p.k, before)
@@ -163,6 +170,7 @@ func withoutItems(b []byte) []byte {
 
 // A second installation is refused; a second replica waits until the first is gone.
 func TestMoreThanOneAgent(t *testing.T) {
+	t.Parallel()
 	p, ns := edge(t)
 	before := look(t, p.k)
 
@@ -182,7 +190,8 @@ func TestMoreThanOneAgent(t *testing.T) {
 	replica, _ := p.replica(p.agent.Token)
 	p.until("the replica to look at the lease", func() bool { return strings.Contains(replica.Log(), "agent of cluster edge") })
 	p.converges(ns, "with a replica")
-	if strings.Contains(replica.Log(), "follows the control plane") {
+	// The first may have lost its lease on a machine that is busy for long, and the replica has it then.
+	if strings.Contains(replica.Log(), "follows the control plane") && !strings.Contains(p.agent.Log(), "until it is its turn again") {
 		t.Error("two replicas work at the same time")
 	}
 	p.agent.Kill() // without giving the lease back

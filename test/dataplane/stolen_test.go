@@ -15,6 +15,7 @@ import (
 // Whoever steals the token of one cluster's agent learns nothing of others, and
 // changes nothing there: every route of the server is tried with it.
 func TestStolenAgentToken(t *testing.T) {
+	t.Parallel()
 	k := kubernetes.Start(t, kubernetes.WithControllers())
 	k.Node(t, "n1", "8", "32Gi")
 	kubelet(t, k)

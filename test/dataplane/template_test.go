@@ -67,6 +67,7 @@ spec:
 // comes, and in the end the template takes it away. The server is killed in every
 // phase on the way: one cluster is made, and one is removed.
 func TestClusterOfAProfile(t *testing.T) {
+	t.Parallel()
 	binary := tofu.Path(t)
 	k := kubernetes.Start(t, kubernetes.WithControllers())
 	k.Node(t, "n1", "4", "16Gi")

@@ -38,6 +38,7 @@ webhooks:
 // reached: what runs goes on, the instance says whose word it was, and follows
 // when the webhook lets it.
 func TestWebhookOfTheCluster(t *testing.T) {
+	t.Parallel()
 	p, ns := edge(t)
 	var asked atomic.Int64
 	var mood atomic.Value // how it answers for what says "rude"

@@ -47,7 +47,23 @@ type world struct {
 func start(t *testing.T, args ...string) *world {
 	t.Helper()
 	s := drover.Serve(t, append([]string{"--offerings-dir", "testdata"}, args...)...)
-	return &world{t: t, s: s, c: s.Client(t)}
+	w := &world{t: t, s: s, c: s.Client(t)}
+	w.sells()
+	return w
+}
+
+// sells waits until the server has read its offerings: a cluster that joins before is
+// ready without their steps, and gets them later.
+func (w *world) sells() {
+	w.t.Helper()
+	w.until("the offerings to be read", func() bool {
+		for _, all := range []string{"shops", "stalls", "booths"} {
+			if _, err := w.c.List(w.t.Context(), all, client.ListOptions{}); err != nil {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // plane is a data plane on Kubernetes whose agent is the built binary.
@@ -211,10 +227,10 @@ func (w *world) is(resource, name, phase string) {
 	})
 }
 
-// until has more patience than others: the machine is busy with servers.
+// until asks until it is so; what it must not disturb is left alone between.
 func (w *world) until(what string, so func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(drover.Patience)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for !so() {

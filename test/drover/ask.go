@@ -14,7 +14,7 @@ import (
 
 // Patience is how long a test waits for what must come: a bound for failures,
 // never a measure.
-const Patience = 90 * time.Second
+const Patience = 4 * time.Minute
 
 // Until asks until it is so.
 func Until(t testing.TB, what string, so func() bool) {
@@ -37,7 +37,7 @@ type Request struct {
 	Host        string
 	Header      http.Header
 	Body        []byte
-	Timeout     time.Duration // default 60 s
+	Timeout     time.Duration // default 2 min
 }
 
 // Answer is what came back.
@@ -54,7 +54,8 @@ func (a Answer) Error() (e v1.Error) {
 }
 
 var web = &http.Client{
-	Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true},
+	// Servers close what is idle after two minutes: never a moment before it is used again.
+	Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true, IdleConnTimeout: time.Minute},
 	CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	},
@@ -63,7 +64,7 @@ var web = &http.Client{
 // Ask sends a raw request.
 func Ask(r Request) (Answer, error) {
 	if r.Timeout == 0 {
-		r.Timeout = 60 * time.Second
+		r.Timeout = 2 * time.Minute
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), r.Timeout)
 	defer cancel()
@@ -101,7 +102,7 @@ func Must(t testing.TB, r Request) Answer {
 
 // Reach asks an instance through its route; 0 where nobody answers.
 func Reach(routes, host string) (status int, body string) {
-	a, err := Ask(Request{Method: http.MethodGet, URL: "http://" + routes + "/", Host: host, Timeout: 10 * time.Second})
+	a, err := Ask(Request{Method: http.MethodGet, URL: "http://" + routes + "/", Host: host, Timeout: time.Minute})
 	if err != nil {
 		return 0, err.Error()
 	}

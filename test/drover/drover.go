@@ -87,7 +87,7 @@ func (s *Server) Start(t testing.TB) {
 	if err := s.Launch(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Await(60 * time.Second); err != nil {
+	if err := s.Await(Patience); err != nil {
 		t.Fatalf("%v\n%s", err, s.Log())
 	}
 }
@@ -188,6 +188,7 @@ func FreeAddress(t testing.TB) string {
 		}
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
+			t.Cleanup(func() { taken.Delete(address) }) // after the end of whoever was given it later
 			return address
 		}
 	}
@@ -195,5 +196,5 @@ func FreeAddress(t testing.TB) string {
 	return ""
 }
 
-// taken are the addresses that this process has given away.
+// taken are the addresses that this process has given away, until their tests end.
 var taken sync.Map

@@ -289,7 +289,7 @@ func (f *Fleetshard) login() (string, error) {
 func ClientCredentials(tokenURL, id, secret string) (token string, life time.Duration, err error) {
 	form := url.Values{"grant_type": {"client_credentials"}, "client_id": {id}, "client_secret": {secret}}
 	a, err := Ask(Request{
-		Method: http.MethodPost, URL: tokenURL, Body: []byte(form.Encode()), Timeout: 10 * time.Second,
+		Method: http.MethodPost, URL: tokenURL, Body: []byte(form.Encode()), Timeout: time.Minute,
 		Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
 	})
 	if err != nil {

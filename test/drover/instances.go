@@ -44,12 +44,22 @@ func KillInstances(dir string) (killed int) {
 
 // Clear ends what a test has left running in its own directory, after it has
 // ended whoever would start more. It looks more than once: a process that was
-// just being started shows its command a moment later.
+// just being started shows its command a moment later, and its parent's until then.
 func Clear(dir string) {
+	deadline := time.Now().Add(10 * time.Second)
 	for quiet := 0; quiet < 3; quiet++ {
-		if KillInstances(dir) > 0 {
+		if KillInstances(dir) > 0 || unborn(dir) && time.Now().Before(deadline) {
 			quiet = 0
 		}
 		time.Sleep(10 * time.Millisecond) // nothing signals the birth of another's child
 	}
+}
+
+// unborn tells whether there is a process with the arguments of one that has ended.
+func unborn(dir string) bool {
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	return slices.ContainsFunc(commands, func(file string) bool {
+		command, _ := os.ReadFile(file)
+		return strings.Contains(string(command), "\x00--data-dir\x00"+dir+"\x00")
+	})
 }

@@ -50,7 +50,7 @@ func (p *process) Stop() int {
 	_ = p.cmd.Process.Signal(os.Interrupt)
 	select {
 	case <-p.done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(Patience):
 		p.Kill()
 	}
 	return p.ExitCode()

@@ -25,11 +25,11 @@ func TestFleetDenyList(t *testing.T) {
 		f.awaitStatus(t, alice, bad.ID, "ready")
 		f.awaitStatus(t, alice, good.ID, "ready")
 		f.apply(t, policyFile("DenyList", "main", "{users: [mallory]}"))
-		for range f.servers {
+		for _, s := range f.servers {
 			drover.Until(t, "the list to hold", func() bool {
-				return f.call(t, mallory, "GET", kafkaAPI+"/kafkas", nil).Status == http.StatusForbidden
+				return f.at(t, s, mallory, "GET", kafkaAPI+"/kafkas", nil).Status == http.StatusForbidden
 			})
-			refused(t, "an order", f.call(t, mallory, "POST", kafkasAsync, map[string]any{"name": "worse", "region": "us-east-1"}), 403, "KAFKAS-MGMT-4")
+			refused(t, "an order", f.at(t, s, mallory, "POST", kafkasAsync, map[string]any{"name": "worse", "region": "us-east-1"}), 403, "KAFKAS-MGMT-4")
 		}
 		f.awaitGone(t, alice, bad.ID)
 		if k := f.awaitStatus(t, alice, good.ID, "ready"); k.Name != "good" {
@@ -40,9 +40,13 @@ func TestFleetDenyList(t *testing.T) {
 		if _, stderr, code := f.servers[0].Run("apply", "-f", file); code == 0 || !strings.Contains(stderr, "broken.yaml:4") {
 			t.Errorf("exit code %d: %s", code, stderr)
 		}
-		refused(t, "still denied", f.call(t, mallory, "GET", kafkaAPI+"/kafkas", nil), 403, "KAFKAS-MGMT-4")
+		for _, s := range f.servers {
+			refused(t, "still denied", f.at(t, s, mallory, "GET", kafkaAPI+"/kafkas", nil), 403, "KAFKAS-MGMT-4")
+		}
 		f.apply(t, policyFile("DenyList", "main", "{users: []}"))
-		drover.Until(t, "the pardon", func() bool { return f.call(t, mallory, "GET", kafkaAPI+"/kafkas", nil).Status == http.StatusOK })
+		for _, s := range f.servers {
+			drover.Until(t, "the pardon", func() bool { return f.at(t, s, mallory, "GET", kafkaAPI+"/kafkas", nil).Status == http.StatusOK })
+		}
 	})
 }
 
@@ -57,16 +61,16 @@ func TestFleetAccessList(t *testing.T) {
 			f.awaitStatus(t, bob, k.ID, "ready")
 			f.apply(t, policyFile("AccessList", "main", "{enabled: true, organisations: [acme]}"))
 			for _, s := range f.servers {
-				ask := func() drover.Answer {
-					return drover.Must(t, drover.Request{Method: "GET", URL: s.URL() + kafkaAPI + "/kafkas", Token: bob})
-				}
-				drover.Until(t, "the list to hold", func() bool { return ask().Status == http.StatusForbidden })
-				refused(t, "umbrella", ask(), 403, "KAFKAS-MGMT-18")
+				list := func() drover.Answer { return f.at(t, s, bob, "GET", kafkaAPI+"/kafkas", nil) }
+				drover.Until(t, "the list to hold", func() bool { return list().Status == http.StatusForbidden })
+				refused(t, "umbrella", list(), 403, "KAFKAS-MGMT-18")
+				refused(t, "an order", f.at(t, s, bob, "POST", kafkasAsync, map[string]any{"name": "x", "region": "us-east-1"}), 403, "KAFKAS-MGMT-18")
 			}
-			refused(t, "an order", f.call(t, bob, "POST", kafkasAsync, map[string]any{"name": "x", "region": "us-east-1"}), 403, "KAFKAS-MGMT-18")
 			f.order(t, alice, map[string]any{"name": "inside", "region": "us-east-1"})
 			f.apply(t, policyFile("AccessList", "main", "{enabled: false, organisations: [acme]}"))
-			drover.Until(t, "the end of maintenance", func() bool { return f.call(t, bob, "GET", kafkaAPI+"/kafkas", nil).Status == http.StatusOK })
+			for _, s := range f.servers {
+				drover.Until(t, "the end of maintenance", func() bool { return f.at(t, s, bob, "GET", kafkaAPI+"/kafkas", nil).Status == http.StatusOK })
+			}
 			f.awaitStatus(t, bob, k.ID, "ready") // nothing was taken away
 		})
 	}
@@ -80,35 +84,35 @@ func TestFleetTerms(t *testing.T) {
 			c.file = func(s string) string { return strings.Replace(s, `terms: ""`, "terms: kafka-service", 1) }
 			f := newFleet(t, c)
 			alice := f.user(t, "alice", "acme")
-			order := func(name string) drover.Answer {
-				return f.call(t, alice, "POST", kafkasAsync, map[string]any{"name": name, "region": "us-east-1"})
+			order := func(s *drover.Server, name string) drover.Answer {
+				return f.at(t, s, alice, "POST", kafkasAsync, map[string]any{"name": name, "region": "us-east-1"})
 			}
-			refused(t, "terms that nobody published", order("one"), 403, "KAFKAS-MGMT-12")
+			first := f.servers[0]
+			refused(t, "terms that nobody published", order(first, "one"), 403, "KAFKAS-MGMT-12")
 			publish := func(version string) {
 				f.apply(t, policyFile("Terms", "kafka-service", `{version: "`+version+`", url: "https://example.org/terms"}`))
 			}
 			publish("1")
-			refused(t, "not accepted", order("one"), 403, "KAFKAS-MGMT-12")
-			accept := func(version string) drover.Answer {
-				return f.call(t, alice, "POST", "/api/v1/terms/kafka-service/accept", `{"version":"`+version+`"}`)
+			for _, s := range f.servers { // a replica that has not heard of them says the same
+				refused(t, "not accepted", order(s, "one"), 403, "KAFKAS-MGMT-12")
 			}
-			drover.Until(t, "the terms on every replica", func() bool {
-				for range f.servers {
-					if a := accept("1"); a.Status >= 300 {
-						return false
-					}
-				}
-				return true
-			})
-			var a drover.Answer
-			drover.Until(t, "an order", func() bool { a = order("one"); return a.Status == http.StatusAccepted })
+			accept := func(s *drover.Server, version string) drover.Answer {
+				return f.at(t, s, alice, "POST", "/api/v1/terms/kafka-service/accept", `{"version":"`+version+`"}`)
+			}
+			for _, s := range f.servers {
+				drover.Until(t, "the terms on every replica", func() bool { return accept(s, "1").Status < 300 })
+			}
+			a := order(f.servers[len(f.servers)-1], "one")
+			if a.Status != http.StatusAccepted {
+				t.Fatalf("an order gets %d: %s", a.Status, a.Body)
+			}
 			publish("2")
-			drover.Until(t, "the new version to hold", func() bool { return order("two").Status == http.StatusForbidden })
-			if got := accept("1").Status; got != http.StatusConflict {
-				t.Errorf("the old version is accepted with %d", got)
-			}
 			bob := f.user(t, "bob", "acme")
-			refused(t, "another's acceptance", f.call(t, bob, "POST", kafkasAsync, map[string]any{"name": "bobs", "region": "us-east-1"}), 403, "KAFKAS-MGMT-12")
+			for _, s := range f.servers {
+				drover.Until(t, "the old version to be accepted no more", func() bool { return accept(s, "1").Status == http.StatusConflict })
+				refused(t, "the new version", order(s, "two"), 403, "KAFKAS-MGMT-12")
+				refused(t, "another's acceptance", f.at(t, s, bob, "POST", kafkasAsync, map[string]any{"name": "bobs", "region": "us-east-1"}), 403, "KAFKAS-MGMT-12")
+			}
 			var k kafka
 			decode(t, a, &k)
 			f.awaitStatus(t, alice, k.ID, "ready")

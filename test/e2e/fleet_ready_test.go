@@ -32,11 +32,7 @@ func TestFleetOrderToReadyToGone(t *testing.T) {
 		refused(t, "one more than granted", f.call(t, alice, "POST", kafkaAPI+"/kafkas?async=true", map[string]any{"name": "more", "plan": "standard.x1", "region": "us-east-1"}), 403, "KAFKAS-MGMT-120")
 
 		// Its account, at the identity provider itself.
-		m, ok := f.shard.Find(k.ID)
-		if !ok || len(m.Spec.ServiceAccounts) != 1 {
-			t.Fatalf("the agent knows %+v", m)
-		}
-		account := m.Spec.ServiceAccounts[0]
+		account := f.managed(t, k.ID).Spec.ServiceAccounts[0]
 		f.secret(account.Password)
 		issued, _, err := drover.ClientCredentials(f.tokenURL(t), account.Principal, account.Password)
 		if err != nil {
@@ -105,8 +101,7 @@ func TestFleetDeletedByHandComesBack(t *testing.T) {
 	k := f.order(t, alice, map[string]any{"name": "orders", "plan": "standard.x1", "region": "us-east-1"})
 	k = f.awaitStatus(t, alice, k.ID, "ready")
 	host := strings.TrimSuffix(k.Host, ":443")
-	m, _ := f.shard.Find(k.ID)
-	account := m.Spec.ServiceAccounts[0]
+	account := f.managed(t, k.ID).Spec.ServiceAccounts[0]
 	f.secret(account.Password)
 	before := f.records(t)
 	has := func(record string) func() bool {
@@ -117,8 +112,8 @@ func TestFleetDeletedByHandComesBack(t *testing.T) {
 		drover.Until(t, "the CNAME to come back", has(host+" CNAME "+router))
 	})
 	t.Run("CNAME and mark", func(t *testing.T) {
-		f.bind.Delete(t, zone, "admin-server-"+host, "CNAME")
-		f.bind.Delete(t, zone, "_drover.admin-server-"+host, "TXT")
+		// Not one after the other: what came back in between would be somebody else's.
+		f.bind.DeleteAtOnce(t, zone, [2]string{"admin-server-" + host, "CNAME"}, [2]string{"_drover.admin-server-" + host, "TXT"})
 		drover.Until(t, "the pair to come back", func() bool { return len(f.records(t)) == len(before) })
 		slices.Sort(before)
 		after := f.records(t)

@@ -9,14 +9,18 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/Nerzal/gocloak/v13"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/test/bind"
 	"github.com/droverhq/drover/test/drover"
 	"github.com/droverhq/drover/test/keycloak"
@@ -112,9 +116,13 @@ func newFleet(t *testing.T, c fleetConfig) *fleet {
 	return f
 }
 
+// evalGrace and briefLife are long enough for an instance to get somewhere before its
+// end, on a machine that stalls now and then.
+const evalGrace, briefLife = 8 * time.Second, 20 * time.Second
+
 // kafkaFile is the shipped offering with a domain of the tests and short times:
-// what is outside is looked at every other second, eval has a grace of 3 s, and
-// there is a size that lives for 6 s.
+// what is outside is looked at every other second, eval has a short grace, and
+// there is a size that lives briefly.
 func kafkaFile(t *testing.T) string {
 	t.Helper()
 	data, err := os.ReadFile("../../offerings/kafka.yaml")
@@ -125,7 +133,7 @@ func kafkaFile(t *testing.T) string {
 	for _, edit := range [][2]string{
 		{"kafka.localhost", zone},
 		{"observe: 10m", "observe: 2s"},
-		{"grace: 96h", "grace: 3s"},
+		{"grace: 96h", "grace: " + evalGrace.String()},
 		{"regions:\n        - {name: us-east-1,", "regions:\n        - {name: eu-north-1, limits: {standard: 5}}\n        - {name: us-east-1,"},
 	} {
 		if !strings.Contains(text, edit[0]) {
@@ -139,7 +147,7 @@ func kafkaFile(t *testing.T) string {
 	if !ok || at < 0 {
 		t.Fatal("the shipped offering has changed: no sizes x1 and x2")
 	}
-	brief := strings.Replace(first[at:], "name: x1\n", "name: brief\n          lifespan: 6s\n", 1)
+	brief := strings.Replace(first[at:], "name: x1\n", "name: brief\n          lifespan: "+briefLife.String()+"\n", 1)
 	return first + brief + "        - name: x2\n" + rest
 }
 
@@ -161,6 +169,24 @@ func (f *fleet) quota(t *testing.T, org string, grants ...string) {
 		fmt.Fprintf(&b, "    - {%s}\n", g)
 	}
 	f.apply(t, b.String())
+	// The one that took it knows it, the others hear of it a moment later.
+	anybody := f.user(t, "anybody", org)
+	granted := func(s *drover.Server) string {
+		var list struct {
+			Items []struct {
+				Quota   string `json:"quota_id"`
+				Allowed int64
+			}
+		}
+		a := f.at(t, s, anybody, "GET", "/api/accounts_mgmt/v1/organizations/"+org+"/quota_cost", nil)
+		if a.Status != http.StatusOK || json.Unmarshal(a.Body, &list) != nil {
+			return fmt.Sprintf("%d %s", a.Status, a.Body)
+		}
+		return fmt.Sprint(list.Items)
+	}
+	for _, s := range f.servers[1:] {
+		drover.Until(t, "every replica to know the quota", func() bool { return granted(s) == granted(f.servers[0]) })
+	}
 }
 
 func (f *fleet) secret(s string) {
@@ -179,7 +205,17 @@ func (f *fleet) operator(t *testing.T, roles ...string) string {
 	return f.people.rs256(t, map[string]any{"username": "op", "org_id": nil, "realm_access": map[string]any{"roles": roles}})
 }
 
-// call asks the replicas in turn.
+// at asks one replica.
+func (f *fleet) at(t testing.TB, s *drover.Server, token, method, path string, body any) drover.Answer {
+	t.Helper()
+	a, err := ask(s, token, method, path, body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, path, err)
+	}
+	return a
+}
+
+// call asks the replicas in turn: what one has heard the next one may not have.
 func (f *fleet) call(t testing.TB, token, method, path string, body any) drover.Answer {
 	t.Helper()
 	a, err := f.try(token, method, path, body)
@@ -190,6 +226,10 @@ func (f *fleet) call(t testing.TB, token, method, path string, body any) drover.
 }
 
 func (f *fleet) try(token, method, path string, body any) (drover.Answer, error) {
+	return ask(f.servers[int(f.turn.Add(1))%len(f.servers)], token, method, path, body)
+}
+
+func ask(s *drover.Server, token, method, path string, body any) (drover.Answer, error) {
 	var data []byte
 	switch b := body.(type) {
 	case nil:
@@ -198,7 +238,6 @@ func (f *fleet) try(token, method, path string, body any) (drover.Answer, error)
 	default:
 		data, _ = json.Marshal(b)
 	}
-	s := f.servers[int(f.turn.Add(1))%len(f.servers)]
 	return drover.Ask(drover.Request{Method: method, URL: s.URL() + path, Token: token, Body: data, Header: http.Header{"Content-Type": {"application/json"}}})
 }
 
@@ -212,6 +251,7 @@ type kafka struct {
 	Billing                         string `json:"billing_model"`
 	Promotion                       string `json:"promotion_status"`
 	Expires                         string `json:"expires_at"`
+	Created                         string `json:"created_at"`
 	Version                         string
 	MultiAZ                         bool   `json:"multi_az"`
 	Admin                           string `json:"admin_api_server_url"`
@@ -221,7 +261,7 @@ type kafka struct {
 func (f *fleet) order(t testing.TB, token string, body map[string]any) kafka {
 	t.Helper()
 	var a drover.Answer
-	drover.Until(t, "every replica to know the quota", func() bool { // they hear of it a moment later
+	drover.Until(t, "a replica that knows the quota", func() bool { // where somebody has just changed it
 		a = f.call(t, token, "POST", kafkaAPI+"/kafkas?async=true", body)
 		return a.Error().ID != "42"
 	})
@@ -291,6 +331,28 @@ func (f *fleet) message(t testing.TB, id string) string {
 	var status struct{ Message string }
 	_ = json.Unmarshal(o.Status, &status)
 	return status.Message
+}
+
+// managed is what the agent reads of an instance that has an account.
+func (f *fleet) managed(t testing.TB, id string) (m drover.Managed) {
+	t.Helper()
+	drover.Until(t, "the agent to read of "+id, func() bool { // it asks the replicas in turn, too
+		var ok bool
+		m, ok = f.shard.Find(id)
+		return ok && len(m.Spec.ServiceAccounts) == 1
+	})
+	return m
+}
+
+// was tells whether a kafka was so at any time, by the log: what lasts for a moment
+// is over before somebody looks, now and then.
+func (f *fleet) was(t testing.TB, id string, so func(phase string, status []byte) bool) bool {
+	t.Helper()
+	changes, err := f.servers[0].Client(t).Changes(t.Context(), client.ChangeOptions{Resource: "kafkas", ID: id, Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(changes.Items, func(c v1.Change) bool { return so(c.Object.Phase, c.Object.Status) })
 }
 
 // records of the zone; none where there is no name server.

@@ -89,7 +89,7 @@ func TestOfferingAppliedWhileRunning(t *testing.T) {
 
 	// A broken file: where and why, and the last good version stays.
 	c := s.Client(t)
-	before := head(t, c).Seq
+	before := atRest(t, s, c)
 	good := second(t, "mammoths")
 	line := 1 + strings.Count(good[:strings.Index(good, "DINOSAUR_SPECIES")], "\n")
 	for name, tc := range map[string]struct{ reason, text, want string }{

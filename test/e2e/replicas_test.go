@@ -126,13 +126,13 @@ func TestAgentsAtTwoReplicas(t *testing.T) {
 func TestReplicaKilledInFlight(t *testing.T) {
 	a, b := pair(t)
 	cluster := a.Cluster(t, "edge")
-	drover.Join(t, b.URL(), "edge", cluster)
+	drover.Join(t, b.URL(), "edge", cluster, "--capacity", "10000") // for all that is ordered until A is gone
 	awaitCluster(t, b, "edge")
 	clients := []*client.Client{a.Client(t), b.Client(t)}
 
 	// 25 clients on either: those of A order one after the other until A is
 	// gone, those of B as often as they are told to.
-	const callers, killAt, most = 25, 10, 40
+	const callers, killAt, most = 25, 10, 400
 	type outcome struct {
 		name string
 		err  error

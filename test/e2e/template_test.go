@@ -78,11 +78,12 @@ func TestTemplateFromGit(t *testing.T) {
 // What a hostile template holds is refused or bounded, and the server goes on.
 func TestHostileTemplates(t *testing.T) {
 	s := drover.Up(t)
-	token := admin(t, s)
+	c, token := s.Client(t), admin(t, s)
+	before := atRest(t, s, c)
 	laughs := "a: &a [x, x, x, x, x, x, x, x, x]\n"
-	for i, c := range "bcdefghij" {
+	for i, name := range "bcdefghij" {
 		prev := string(rune('a' + i))
-		laughs += fmt.Sprintf("%c: &%c [*%s, *%s, *%s, *%s, *%s, *%s, *%s, *%s, *%s]\n", c, c, prev, prev, prev, prev, prev, prev, prev, prev, prev)
+		laughs += fmt.Sprintf("%c: &%c [*%s, *%s, *%s, *%s, *%s, *%s, *%s, *%s, *%s]\n", name, name, prev, prev, prev, prev, prev, prev, prev, prev, prev)
 	}
 	for _, tc := range []struct {
 		reason string
@@ -113,7 +114,8 @@ func TestHostileTemplates(t *testing.T) {
 			t.Errorf("%s: status %d: %.300s", tc.reason, a.Status, a.Body)
 		}
 	}
-	if page, err := s.Client(t).List(t.Context(), "templateversions", client.ListOptions{}); err != nil || page.Total != 0 {
+	unmoved(t, c, before)
+	if page, err := c.List(t.Context(), "templateversions", client.ListOptions{}); err != nil || page.Total != 0 {
 		t.Errorf("%d were taken, %v", page.Total, err)
 	}
 
@@ -131,6 +133,7 @@ func TestHostileTemplates(t *testing.T) {
 			t.Errorf("%s was taken: %s%s", at, out, errs)
 		}
 	}
+	unmoved(t, c, before)
 	goes(t, s, "template", "add", put(t, t.TempDir(), map[string]string{"template.yaml": small("1.0.0")}))
 	goes(t, s, "env", "create", "x", "--template", "small", "--wait")
 }

@@ -96,14 +96,14 @@ func (p *plane) client() *client.Client {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	c, err := client.New(client.Config{Server: "http://" + p.listen, Token: strings.TrimSpace(string(token)), Timeout: 10 * time.Second})
+	c, err := client.New(client.Config{Server: "http://" + p.listen, Token: strings.TrimSpace(string(token)), Timeout: patience})
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	return c
 }
 
-const patience = 60 * time.Second
+const patience = drover.Patience
 
 // await asks until it is so.
 func (p *plane) await(what string, so func(ctx context.Context) bool) {
@@ -200,7 +200,12 @@ func TestKilledAtEveryStep(t *testing.T) {
 				if got := countInstances(p.dir); got != 1 {
 					t.Fatalf("killed at commit %d of the creation: %d processes run, not 1", n, got)
 				}
-				p.await("the route", func(context.Context) bool { return p.answers() })
+				p.await("the route", func(context.Context) bool {
+					if p.died() { // of a commit that came after it was ready
+						p.start(0)
+					}
+					return p.answers()
+				})
 				p.kill()
 				deleting = p.step(n, remove, p.gone)
 				if got := countInstances(p.dir); got != 0 {

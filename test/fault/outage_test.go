@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,14 +27,21 @@ func TestDatabaseGoesAway(t *testing.T) {
 	l := newLoad(t, s)
 
 	l.until("orders before the outage", func() bool { return l.accepted.Load() >= 5 })
+	l.ease()
 	db.Stop()
+	l.press()
 	back := time.NewTimer(10 * time.Second) // the outage; long enough for every timeout inside to pass
 	l.until("refusals", func() bool { return l.refused.Load() >= 5 })
 	l.until("/readyz to say so", func() bool { return readyz(s) == http.StatusServiceUnavailable })
 	if got := alive(s); got != http.StatusOK {
 		t.Errorf("/healthz answers %d: a restart would not bring the database back", got)
 	}
+	l.until("the doctor to say so", func() bool {
+		out, _, code := s.Run("doctor")
+		return code == 7 && strings.Contains(out, "CRITICAL  the ledger cannot be read")
+	})
 	<-back.C
+	l.ease()
 	db.Start(t)
 	l.until("/readyz to come back", func() bool { return readyz(s) == http.StatusOK })
 	l.more("after the outage")
@@ -54,6 +63,7 @@ type load struct {
 	client *client.Client
 
 	accepted, refused, read atomic.Int64
+	most                    atomic.Int64 // orders that the workers have taken before they pause
 	mu                      sync.Mutex
 	asked                   map[string]bool // true: acknowledged
 	stop                    chan struct{}
@@ -64,7 +74,7 @@ type load struct {
 }
 
 // hangs is longer than any request of the server may take.
-const hangs = 45 * time.Second
+const hangs = 90 * time.Second
 
 func newLoad(t *testing.T, s *drover.Server) *load {
 	token, err := s.AdminToken()
@@ -79,13 +89,25 @@ func newLoad(t *testing.T, s *drover.Server) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.endWatch = cancel
 	go l.watch(ctx)
+	l.ease()
 	for i := range 4 {
 		l.wg.Go(func() { l.order(i) })
 	}
 	l.wg.Go(l.look)
-	t.Cleanup(l.end)
+	t.Cleanup(func() { // nobody complains once the test is over
+		l.end()
+		l.endWatch()
+		<-l.watched
+	})
 	return l
 }
+
+// press has the workers order without end: while none is taken, as long as it takes.
+func (l *load) press() { l.most.Store(math.MaxInt64) }
+
+// ease has them order a few more and then pause: a data plane on a laptop has room
+// for a hundred, and nobody knows how long the rest of the test takes.
+func (l *load) ease() { l.most.Store(l.accepted.Load() + 8) }
 
 // order orders one after the other, a few each second: each becomes a process.
 func (l *load) order(worker int) {
@@ -97,7 +119,9 @@ func (l *load) order(worker int) {
 			return
 		case <-tick.C:
 		}
-		l.one(fmt.Sprintf("d%d-%d", worker, n))
+		if l.accepted.Load() < l.most.Load() {
+			l.one(fmt.Sprintf("d%d-%d", worker, n))
+		}
 	}
 }
 
@@ -183,6 +207,7 @@ func (l *load) until(what string, so func() bool) {
 // more waits until orders are taken and come true again.
 func (l *load) more(when string) {
 	l.t.Helper()
+	l.ease()
 	before, reads := l.accepted.Load(), l.read.Load()
 	l.until("orders "+when, func() bool { return l.accepted.Load() >= before+4 && l.read.Load() > reads })
 }

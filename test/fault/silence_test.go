@@ -117,12 +117,15 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	l := newLoad(t, s)
 	l.until("orders before", func() bool { return l.accepted.Load() >= 5 })
 
+	l.ease()
 	w.mute()
+	l.press()
 	l.until("/readyz to say so", func() bool { return readyz(s) == http.StatusServiceUnavailable })
 	l.until("refusals", func() bool { return l.refused.Load() >= 4 })
 	if got := alive(s); got != http.StatusOK {
 		t.Errorf("/healthz answers %d", got)
 	}
+	l.ease()
 	w.resume()
 	l.until("/readyz to come back", func() bool { return readyz(s) == http.StatusOK })
 	l.more("after the silence")

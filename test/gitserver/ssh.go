@@ -1,7 +1,6 @@
 package gitserver
 
 import (
-	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -26,6 +25,7 @@ type SSH struct {
 
 	root   string
 	config *ssh.ServerConfig
+	reader atomic.Pointer[string] // the key that is let in
 	runs   atomic.Int64
 }
 
@@ -40,26 +40,16 @@ func (s *Server) SSH(t testing.TB) *SSH {
 	if err != nil {
 		t.Fatal(err)
 	}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := ssh.NewPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &SSH{root: s.root, Key: pem.EncodeToMemory(block), config: &ssh.ServerConfig{
+	h := &SSH{root: s.root}
+	h.config = &ssh.ServerConfig{
 		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
-			if !bytes.Equal(key.Marshal(), reader.Marshal()) {
+			if string(key.Marshal()) != *h.reader.Load() {
 				return nil, errors.New("who are you?")
 			}
 			return nil, nil
 		},
-	}}
+	}
+	h.Rotate(t)
 	h.config.AddHostKey(signer)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -80,6 +70,26 @@ func (s *Server) SSH(t testing.TB) *SSH {
 		}
 	}()
 	return h
+}
+
+// Rotate makes another key, which alone is let in from now on.
+func (h *SSH) Rotate(t testing.TB) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := string(reader.Marshal())
+	h.reader.Store(&line)
+	h.Key = pem.EncodeToMemory(block)
 }
 
 // URL of a repository.

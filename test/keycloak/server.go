@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,10 +23,12 @@ import (
 	"github.com/Nerzal/gocloak/v13"
 
 	"github.com/droverhq/drover/test/servers"
+	"github.com/droverhq/drover/test/servers/process"
 )
 
-// patience bounds the start, which takes 15 to 60 seconds.
-const patience = 5 * time.Minute
+// patience bounds the start, which takes 15 to 60 seconds, and minutes on a machine
+// that ten others use.
+const patience = 15 * time.Minute
 
 // Server is a running Keycloak.
 type Server struct {
@@ -138,12 +139,12 @@ func create(home string) (*Server, error) {
 	if err := mirror(home, filepath.Join(dir, "home")); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := process.Port()
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	s.URL = "http://127.0.0.1:" + strconv.Itoa(free.Addr().(*net.TCPAddr).Port)
-	return s, free.Close()
+	s.URL = "http://127.0.0.1:" + port
+	return s, nil
 }
 
 func mirror(from, to string) error {

@@ -27,7 +27,7 @@ import (
 )
 
 // patience bounds a start, which takes 3 to 20 seconds.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // Process is one server of a cluster.
 type Process = process.Process
@@ -45,6 +45,7 @@ type Cluster struct {
 	leash *process.Leash
 
 	etcdPort string
+	ports    []string
 }
 
 // Option changes what is started.
@@ -148,41 +149,48 @@ func launch(etcd, kube string, o options) (c *Cluster, err error) {
 		}
 	}()
 	if c.ca, err = newAuthority(); err != nil {
-		return nil, err
+		return c, err
 	}
 	if err = c.ca.lay(c.leash.Dir); err != nil {
-		return nil, err
+		return c, err
 	}
 	ports, err := freePorts(3)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
+	c.ports = ports
 	c.URL = "https://127.0.0.1:" + ports[2]
 	token := rand.Text()
 	c.admin = &rest.Config{Host: c.URL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.pem}, QPS: 500, Burst: 1000}
 	if err = os.WriteFile(c.file("tokens"), []byte(token+",admin,admin,system:masters\n"), 0o600); err != nil {
-		return nil, err
+		return c, err
 	}
 	kubeconfig, err := c.kubeconfig()
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	if err = os.WriteFile(c.file("kubeconfig"), kubeconfig, 0o600); err != nil {
-		return nil, err
+		return c, err
 	}
 	c.etcdPort = ports[0]
 	c.Etcd = c.process("etcd", filepath.Join(etcd, "etcd"), c.etcdFlags(ports[0], ports[1], o))
 	c.API = c.process("kube-apiserver", filepath.Join(kube, "kube-apiserver"), c.apiFlags(ports[0], ports[2], o))
-	if o.controllers {
-		c.Controllers = c.process("kube-controller-manager", filepath.Join(kube, "kube-controller-manager"), c.controllerFlags())
-	}
-	for _, p := range c.processes() {
-		if err = p.Start(); err != nil {
-			return nil, err
-		}
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	for _, p := range []*Process{c.Etcd, c.API} {
+		if err = p.Start(); err != nil {
+			return c, err
+		}
+	}
+	if err = c.Ready(ctx); err != nil || !o.controllers {
+		return c, err
+	}
+	// They give up where the API server is not well within ten seconds, and on a busy
+	// machine it is not: they begin when it is.
+	c.Controllers = c.process("kube-controller-manager", filepath.Join(kube, "kube-controller-manager"), c.controllerFlags())
+	if err = c.Controllers.Start(); err != nil {
+		return c, err
+	}
 	return c, c.Ready(ctx)
 }
 
@@ -206,6 +214,9 @@ func (c *Cluster) file(name string) string { return c.leash.File(name) }
 func (c *Cluster) Close() {
 	if c.leash != nil { // not somebody else's
 		c.leash.Release()
+		for _, port := range c.ports {
+			given.Delete(port)
+		}
 	}
 }
 
@@ -218,13 +229,14 @@ func (c *Cluster) Ready(ctx context.Context) error {
 	}
 	for {
 		err := c.look(ctx, client)
-		if err == nil {
-			return nil
-		}
+		// Also where somebody answers: it may be another's server, on a port that was ours.
 		for _, p := range c.processes() {
 			if !p.Running() {
 				return fmt.Errorf("%s has ended; its log: %s", p.Name, p.Log())
 			}
+		}
+		if err == nil {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -324,26 +336,41 @@ func write(url string, ca []byte, who *clientapi.AuthInfo) ([]byte, error) {
 	return clientcmd.Write(*config)
 }
 
-// freePorts are below those that the system gives to outgoing connections, and
-// below those of test/drover: one of them would be taken before its server
-// listens, or by the next cluster while its server is being started again.
-func freePorts(n int) ([]string, error) {
+// given are the ports of this process's clusters: a server that is away for a moment
+// finds its port again.
+var given sync.Map
+
+// The ports are below those that the system gives to outgoing connections, and below
+// those of test/drover: one of them would be taken before its server listens. Each
+// process has some of its own, since two clusters that begin at the same time may find
+// the same one free, and the second API server would speak to the first one's etcd.
+const firstPort, slices, slice = 10_000, 16, 250
+
+func freePorts(n int) (ports []string, err error) {
 	var held []net.Listener
 	defer func() {
 		for _, l := range held {
 			l.Close()
 		}
+		if err != nil {
+			for _, port := range ports {
+				given.Delete(port)
+			}
+		}
 	}()
-	var ports []string
 	for tries := 0; len(ports) < n; tries++ {
 		b := make([]byte, 2)
 		rand.Read(b)
-		port := strconv.Itoa(10000 + (int(b[0])<<8|int(b[1]))%4000)
+		port := strconv.Itoa(firstPort + os.Getpid()%slices*slice + (int(b[0])<<8|int(b[1]))%slice)
+		if tries > 20*slice {
+			return ports, errors.New("there are no free ports left for clusters of tests")
+		}
+		if _, is := given.LoadOrStore(port, true); is {
+			continue
+		}
 		l, err := net.Listen("tcp", "127.0.0.1:"+port)
 		if err != nil {
-			if tries > 100 {
-				return nil, err
-			}
+			given.Delete(port)
 			continue
 		}
 		held, ports = append(held, l), append(ports, port)

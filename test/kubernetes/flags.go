@@ -38,6 +38,6 @@ func (c *Cluster) controllerFlags() []string {
 		"--kubeconfig=" + c.file("kubeconfig"), "--leader-elect=false", "--secure-port=0", "--profiling=false",
 		"--service-account-private-key-file=" + c.file("accounts.key"), "--root-ca-file=" + c.file("ca.crt"),
 		"--controllers=namespace-controller,garbage-collector-controller,serviceaccount-controller," +
-			"serviceaccount-token-controller,resourcequota-controller",
+			"serviceaccount-token-controller,resourcequota-controller,clusterrole-aggregation-controller",
 	}
 }

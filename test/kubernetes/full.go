@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,24 @@ func (c *Cluster) Reclaim(t testing.TB, namespace string) {
 	from := []byte("/registry/configmaps/" + namespace + "/fill-")
 	end := append(bytes.Clone(from[:len(from)-1]), from[len(from)-1]+1)
 	removed := c.etcd(t, "kv/deleterange", map[string]any{"key": from, "range_end": end})
+	// The API server must have seen that before it is compacted away: etcd tells of a
+	// removal with what was removed, and without it the API server drops the news and
+	// lists what is not there any more for ever.
+	for late := time.Now().Add(3 * time.Minute); ; <-time.After(20 * time.Millisecond) {
+		all, err := c.Client(t).CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{ResourceVersion: "0"}) // out of its cache; never nil
+		left := 0
+		for i := range all.Items {
+			if strings.HasPrefix(all.Items[i].Name, "fill-") {
+				left++
+			}
+		}
+		if err == nil && left == 0 {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatalf("the API server does not see what was removed: %v", err)
+		}
+	}
 	c.etcd(t, "kv/compaction", map[string]any{"revision": removed.Header.Revision, "physical": true})
 	c.etcd(t, "maintenance/defragment", map[string]any{})
 	for _, a := range c.etcd(t, "maintenance/alarm", map[string]any{"action": "GET"}).Alarms {

@@ -3,12 +3,14 @@ package kubernetes
 import (
 	"context"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 )
 
@@ -129,7 +131,8 @@ func (c *Cluster) RunPod(t testing.TB, namespace, name string) {
 // update tries again when somebody else wrote in between.
 func update(t testing.TB, what string, change func() error) {
 	t.Helper()
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, change); err != nil {
+	often := wait.Backoff{Steps: 30, Duration: 10 * time.Millisecond, Factor: 1.2, Jitter: 0.2}
+	if err := retry.RetryOnConflict(often, change); err != nil {
 		t.Fatalf("cannot set the status of %s: %v", what, err)
 	}
 }

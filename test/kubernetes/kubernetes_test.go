@@ -92,8 +92,8 @@ func TestRightsAreChecked(t *testing.T) {
 func TestServersStopAndComeBack(t *testing.T) {
 	c := kubernetes.Start(t)
 	ns := c.Namespace(t)
-	get := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	get := func(within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		_, err := c.Client(t).CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
 		return err
@@ -111,18 +111,18 @@ func TestServersStopAndComeBack(t *testing.T) {
 		if err := fault.fail(); err != nil {
 			t.Fatalf("%s: %v", fault.reason, err)
 		}
-		if err := get(); err == nil {
+		if err := get(2 * time.Second); err == nil {
 			t.Errorf("%s, and it answers", fault.reason)
 		}
 		if err := fault.heal(); err != nil {
 			t.Fatalf("after %s: %v", fault.reason, err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 		if err := c.Ready(ctx); err != nil {
 			t.Fatalf("after %s: %v", fault.reason, err)
 		}
 		cancel()
-		if err := get(); err != nil {
+		if err := get(time.Minute); err != nil {
 			t.Errorf("after %s: %v", fault.reason, err)
 		}
 	}
@@ -155,6 +155,13 @@ func TestTheKubeletIsPlayed(t *testing.T) {
 	d, err = client.AppsV1().Deployments(ns).Get(t.Context(), "web", metav1.GetOptions{})
 	if err != nil || d.Status.AvailableReplicas != 0 || d.Status.Conditions[1].Message != "no such image" {
 		t.Errorf("deployment: %+v, %v", d.Status, err)
+	}
+	for end := time.Now().Add(4 * time.Minute); ; time.Sleep(50 * time.Millisecond) { // a Pod needs an account, which a controller makes
+		if _, err := client.CoreV1().ServiceAccounts(ns).Get(t.Context(), "default", metav1.GetOptions{}); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("the namespace has no account: %v", err)
+		}
 	}
 	if _, err := client.CoreV1().Pods(ns).Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: pod.Spec}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

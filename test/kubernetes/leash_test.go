@@ -44,7 +44,7 @@ func TestServersEndWithTheProcess(t *testing.T) {
 	}
 	cmd.Process.Kill()
 	cmd.Wait() //nolint:errcheck // it was killed
-	for range 600 {
+	for range 2400 {
 		left, err := os.ReadDir(temp)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
@@ -56,5 +56,5 @@ func TestServersEndWithTheProcess(t *testing.T) {
 		}
 		time.Sleep(100 * time.Millisecond) // nobody is left who could tell
 	}
-	t.Error("a minute later the server or its files are still there")
+	t.Error("four minutes later the server or its files are still there")
 }

@@ -60,7 +60,7 @@ func Start(t testing.TB) string {
 			t.Fatalf("moto_server ended: %s", said.String())
 		}
 		return url
-	case <-time.After(60 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("moto_server does not say where it listens")
 		return ""
 	}

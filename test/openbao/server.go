@@ -25,7 +25,7 @@ import (
 )
 
 // patience bounds a start, which takes a second.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // Server is an OpenBao. Secrets are kept with versions (KV 2) under secret/.
 type Server struct {

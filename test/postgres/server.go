@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/droverhq/drover/test/servers/process"
 )
 
 // Server is a server of a test's own, which it may stop, kill and start again
@@ -100,12 +102,12 @@ func create(bin string) (*Server, error) {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w: %s", err, out)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := process.Port()
 	if err != nil {
 		return nil, err
 	}
-	s.port = free.Addr().(*net.TCPAddr).Port
-	return s, free.Close()
+	s.port, err = strconv.Atoi(port)
+	return s, err
 }
 
 // watchdog keeps the server on a leash: a line on its standard input names the
@@ -117,17 +119,19 @@ kill -"${how:-QUIT}" $pid 2>/dev/null
 wait $pid
 [ -n "$how" ] || rm -rf "$dir"`
 
+// patience bounds a start, which takes a second, and the end of what was killed.
+const patience = 3 * time.Minute
+
 // start tries again for a while: the children of a killed server take a moment
 // to notice, and until then a new one refuses to touch their data.
 func (s *Server) start() error {
-	var err error
-	for range 50 {
-		if err = s.launch(); err == nil || !strings.Contains(err.Error(), "pre-existing shared memory") {
+	for deadline := time.Now().Add(patience); ; {
+		err := s.launch()
+		if err == nil || !strings.Contains(err.Error(), "pre-existing shared memory") || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(50 * time.Millisecond) // nothing signals the end of another's children
 	}
-	return err
 }
 
 func (s *Server) launch() error {
@@ -158,7 +162,7 @@ func (s *Server) launch() error {
 
 // ready waits until the server answers, or has said why it will not.
 func (s *Server) ready() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
 		conn, err := pgx.Connect(ctx, s.URL("postgres"))

@@ -54,9 +54,11 @@ func main() {
 // servers that tests need, and what brings them.
 var servers = []struct{ variable, name, brings string }{
 	{"DROVER_TEST_NO_POSTGRES", "PostgreSQL", "apt-get install -y postgresql"},
+	{"DROVER_TEST_NO_RABBITMQ", "RabbitMQ", "apt-get install -y rabbitmq-server"},
 	{"DROVER_TEST_NO_BIND", "BIND", "apt-get install -y bind9"},
 	{"DROVER_TEST_NO_KEYCLOAK", "Keycloak", "test/with-keycloak.sh true"},
 	{"DROVER_TEST_NO_KUBERNETES", "Kubernetes", "test/with-kubernetes.sh true"},
+	{"DROVER_TEST_NO_ARGOCD", "Argo CD", "test/with-kubernetes.sh test/with-argocd.sh true"},
 	{"DROVER_TEST_NO_TOFU", "OpenTofu", "test/with-kubernetes.sh true"},
 	{"DROVER_TEST_NO_CONSUL", "Consul", "test/with-backends.sh true"},
 	{"DROVER_TEST_NO_OPENBAO", "OpenBao", "test/with-backends.sh true"},
@@ -67,6 +69,7 @@ var servers = []struct{ variable, name, brings string }{
 	{"DROVER_TEST_NO_JSSDK", "the JavaScript SDKs", "test/with-clients.sh true"},
 	{"DROVER_TEST_NO_RHOAS", "rhoas", "test/with-clients.sh true"},
 	{"DROVER_TEST_NO_SYNC", "the sync module of kas-fleetshard", "DROVER_TEST_SYNC_JAR=.../quarkus-run.jar (docs/clients.md)"},
+	{"DROVER_TEST_NO_PROMTOOL", "rules of Prometheus (promtool)", "test/with-promtool.sh true"},
 	{"DROVER_TEST_NO_SCHEMATHESIS", "made-up requests (Schemathesis)", "test/with-schemathesis.sh true"},
 }
 

@@ -8,5 +8,6 @@
 // DROVER_TEST_SCHEMATHESIS is the path of the command, otherwise that of the cache
 // is used (test/with-schemathesis.sh puts it there). DROVER_TEST_NO_SCHEMATHESIS=1
 // says that there is none, and that this was reported. DROVER_TEST_SEED repeats a
-// run of the random seed, which every failure prints.
+// run of the random seed, which every failure prints. With CI=true it is always the
+// same one: what is found by chance is to be mended, but not by who changed a comma.
 package schemathesis

@@ -24,6 +24,7 @@ type Built struct {
 	Flags   string   // of the linker
 	Binary  string   // the file that is made
 	Links   []string // further names of the file, for one that acts by its name
+	Source  Source   // default: nothing but the package is wanted of it
 }
 
 // Dir is where the server is built to, whether it is there or not. What it is
@@ -39,6 +40,9 @@ func (b Built) Dir() (string, error) {
 	}
 	sum := sha256.New()
 	fmt.Fprintln(sum, b.Package, b.Flags, b.Binary, b.Links)
+	if b.Source.Path != "" {
+		fmt.Fprintln(sum, b.Source)
+	}
 	for _, name := range []string{"go.mod", "go.sum", "main.go"} {
 		data, err := os.ReadFile(filepath.Join(module, name))
 		if err != nil && !(name == "main.go" && errors.Is(err, os.ErrNotExist)) {
@@ -123,13 +127,35 @@ func (b Built) compile(ctx context.Context, dir string) error {
 	if pkg == "" {
 		pkg = "."
 	}
-	args := []string{"go", "build", "-trimpath", "-ldflags", b.Flags, "-o", filepath.Join(dir, b.Binary), pkg}
+	args := []string{"go", "build", "-trimpath", "-ldflags", b.Flags, "-o", filepath.Join(dir, b.Binary)}
+	if b.Source.Path != "" {
+		from, err := b.Source.find(ctx, module)
+		if err != nil {
+			return err
+		}
+		if err := b.Source.bring(from, dir); err != nil {
+			return err
+		}
+		if len(b.Source.Changes) > 0 {
+			work, err := os.MkdirTemp("", "drover-"+b.Name+"-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(work)
+			modfile, err := b.Source.change(ctx, module, from, work)
+			if err != nil {
+				return err
+			}
+			args = append(args, "-modfile="+modfile)
+		}
+	}
+	args = append(args, pkg)
 	if nice, err := exec.LookPath("nice"); err == nil {
 		args = append([]string{nice, "-n", "10"}, args...)
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = module
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=", "GOARCH=")
+	cmd.Env = environment()
 	said, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(said[max(0, len(said)-2000):]))

@@ -90,7 +90,7 @@ func TestVersionsAreThoseOfTheModules(t *testing.T) {
 		if !strings.Contains(string(mod), " v"+b.Version+"\n") {
 			t.Errorf("%s: go.mod requires no v%s", b.Name, b.Version)
 		}
-		if strings.Contains(b.Flags, "version") && !regexp.MustCompile(`Version=v?`+regexp.QuoteMeta(b.Version)+`( |$)`).MatchString(b.Flags) {
+		if strings.Contains(b.Flags, "version") && !regexp.MustCompile(`[vV]ersion=v?`+regexp.QuoteMeta(b.Version)+`( |$)`).MatchString(b.Flags) {
 			t.Errorf("%s: the linker writes another version than %s", b.Name, b.Version)
 		}
 	}

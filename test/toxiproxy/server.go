@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds a start, which takes less than a second.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // Server is a running Toxiproxy, with any number of proxies.
 type Server struct {

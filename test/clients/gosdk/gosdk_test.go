@@ -86,7 +86,7 @@ func filled(t *testing.T, v any, empty ...string) {
 
 func await(t *testing.T, c *kafkas.APIClient, id, what string, so func(k kafkas.KafkaRequest, status int) bool) kafkas.KafkaRequest {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) { // clients poll
+	for deadline := time.Now().Add(4 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) { // clients poll
 		k, resp, err := c.DefaultApi.GetKafkaById(t.Context(), id).Execute()
 		if resp == nil {
 			t.Fatal(err)

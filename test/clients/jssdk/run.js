@@ -16,7 +16,7 @@ const refused = (promise, status) => promise.then(
 );
 
 async function until(what, so) {
-  for (const end = Date.now() + 60_000; Date.now() < end;) {
+  for (const end = Date.now() + 240_000; Date.now() < end;) {
     if (await so()) return;
     await new Promise((go) => setTimeout(go, 50)); // clients poll
   }

@@ -48,6 +48,34 @@ var Consul = servers.Built{
 	Package: "github.com/hashicorp/consul", Flags: "-s -w", Binary: "consul",
 }
 
+// ArgoCD is all of its servers in one file, which acts by its name. Out of its
+// module come the custom resources and the settings that an installation begins
+// with, and a program that its repository server calls. Its application controller
+// has no flag that keeps its metrics from the network.
+var ArgoCD = servers.Built{
+	Name: "argocd", Version: "3.5.3", Module: under + "argocd",
+	Package: "github.com/argoproj/argo-cd/v3/cmd", Flags: "-s -w -X github.com/argoproj/argo-cd/v3/common.version=3.5.3",
+	Binary: "argocd", Links: []string{"argocd-repo-server", "argocd-application-controller", "argocd-server"},
+	Source: servers.Source{
+		Path:    "github.com/argoproj/argo-cd/v3",
+		Files:   []string{"manifests/crds", "manifests/base/config", "hack/git-verify-wrapper.sh"},
+		Changes: []servers.Change{{File: "controller/appcontroller.go", Old: `"0.0.0.0:%d", metricsPort`, New: `"127.0.0.1:%d", metricsPort`}},
+	},
+}
+
+// Helm and Kustomize are what Argo CD calls for charts and overlays, in the
+// versions that it comes with.
+var (
+	Helm = servers.Built{
+		Name: "helm", Version: "4.2.1", Module: under + "helm",
+		Package: "helm.sh/helm/v4/cmd/helm", Flags: "-s -w -X helm.sh/helm/v4/internal/version.version=v4.2.1", Binary: "helm",
+	}
+	Kustomize = servers.Built{
+		Name: "kustomize", Version: "5.8.1", Module: under + "kustomize",
+		Package: "sigs.k8s.io/kustomize/kustomize/v5", Flags: "-s -w", Binary: "kustomize",
+	}
+)
+
 // Providers of OpenTofu that need no cloud.
 var Providers = []servers.Built{provider("hashicorp", "time", "0.14.2"), provider("terraform-providers", "local", "2.9.0"), provider("terraform-providers", "random", "3.9.0")}
 
@@ -60,4 +88,4 @@ func provider(owner, name, version string) servers.Built {
 }
 
 // All of them, the slowest first.
-var All = append([]servers.Built{Kubernetes, Consul, OpenBao, OpenTofu, Etcd, Toxiproxy}, Providers...)
+var All = append([]servers.Built{Kubernetes, ArgoCD, Consul, OpenBao, OpenTofu, Helm, Etcd, Kustomize, Toxiproxy}, Providers...)

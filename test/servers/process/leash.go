@@ -106,30 +106,36 @@ const firstPort, slices, slice = 8200, 18, 100
 // Ports are free ones. Nobody listens there now, which may change before the
 // server does: be ready to ask again.
 func (l *Leash) Ports(n int) ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var ports []string
-	for range 20 * slice {
-		if len(ports) == n {
-			break
+	for range n {
+		port, err := Port()
+		if err != nil {
+			return nil, err
 		}
+		ports, l.ports = append(ports, port), append(l.ports, port)
+	}
+	return ports, nil
+}
+
+// Port is one for a server on no leash, for as long as this process lives. One that
+// the system chooses would go to any outgoing connection while the server is away,
+// or takes its time to start.
+func Port() (string, error) {
+	for range 20 * slice {
 		b := make([]byte, 2)
 		rand.Read(b)
 		port := strconv.Itoa(firstPort + os.Getpid()%slices*slice + (int(b[0])<<8|int(b[1]))%slice)
 		if _, is := given.LoadOrStore(port, true); is {
 			continue
 		}
-		if !free(port) {
-			given.Delete(port)
-			continue
+		if free(port) {
+			return port, nil
 		}
-		ports = append(ports, port)
+		given.Delete(port)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ports = append(l.ports, ports...)
-	if len(ports) < n {
-		return nil, errors.New("there are no free ports left for servers of tests")
-	}
-	return ports, nil
+	return "", errors.New("there are no free ports left for servers of tests")
 }
 
 // free says whether both TCP and UDP are: some servers want the same port of both.

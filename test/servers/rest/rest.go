@@ -38,7 +38,7 @@ func Is(err error, code int) bool {
 }
 
 // No connection is kept: one to a server that is paused or restarted would stay.
-var client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+var client = &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Ask sends a value (bytes as they are, anything else as JSON, nil for nothing)
 // and reads the answer likewise into a pointer to bytes or to anything else.

@@ -1,0 +1,390 @@
+package e2e
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/test/drover"
+	"github.com/droverhq/drover/test/rabbitmq"
+)
+
+// told is what goes over the bus.
+type told struct {
+	ID, Type, Subject, Sequence, Org string
+	Data                             json.RawMessage
+}
+
+// answer is what the sender of a command hears.
+type answer struct{ Command, Message, Phase, Operation, Object, Code, Reason string }
+
+// broker is a RabbitMQ, and a control plane with a data plane on it.
+type broker struct {
+	*rabbitmq.Server
+	s       *drover.Server
+	line    *amqp.Connection
+	channel *amqp.Channel
+	answers <-chan amqp.Delivery
+	reply   string
+}
+
+func onBroker(t *testing.T, args ...string) *broker {
+	t.Helper()
+	b := &broker{Server: rabbitmq.Start(t)}
+	b.s = drover.Up(t, append([]string{"--bus", "rabbitmq", "--bus-options", "url=" + b.URL}, args...)...)
+	b.open(t)
+	return b
+}
+
+// open is another program's way to the broker.
+func (b *broker) open(t *testing.T) {
+	t.Helper()
+	var err error
+	if b.line, err = amqp.Dial(b.URL); err != nil {
+		t.Fatal("the broker cannot be reached")
+	}
+	t.Cleanup(func() { _ = b.line.CloseDeadline(time.Now().Add(time.Second)) })
+	if b.channel, err = b.line.Channel(); err != nil {
+		t.Fatal(err)
+	}
+	q, err := b.channel.QueueDeclare("", false, false, true, false, nil)
+	if err == nil {
+		b.reply = q.Name
+		b.answers, err = b.channel.Consume(q.Name, "", true, true, false, false, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *broker) send(t *testing.T, token string, body []byte) {
+	t.Helper()
+	m := amqp.Publishing{ReplyTo: b.reply, Body: body, ContentType: "application/cloudevents+json", DeliveryMode: amqp.Persistent}
+	if token != "" {
+		m.Headers = amqp.Table{"authorization": "Bearer " + token}
+	}
+	b.ready(t)
+	if err := b.channel.PublishWithContext(context.Background(), "", "drover.commands", false, false, m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ready waits until the server has made what it needs on the broker.
+func (b *broker) ready(t *testing.T) {
+	t.Helper()
+	drover.Until(t, "the queue of commands and the exchange of events", func() bool {
+		look, err := b.line.Channel() // a refusal closes it
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer look.Close()
+		if _, err = look.QueueDeclarePassive("drover.commands", true, false, false, false, nil); err != nil {
+			return false
+		}
+		return look.ExchangeDeclarePassive("drover.events", "topic", true, false, false, false, nil) == nil
+	})
+}
+
+func request(id, kind, subject, data string) []byte {
+	return fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":"/tests","type":"dev.drover.command.%s","subject":%q,"data":%s}`, id, kind, subject, data)
+}
+
+// hear waits for an answer to a command that says a word.
+func (b *broker) hear(t *testing.T, id, word string) answer {
+	t.Helper()
+	for deadline := time.After(drover.Patience); ; {
+		select {
+		case d := <-b.answers:
+			var e struct {
+				Type string
+				Data answer
+			}
+			if err := json.Unmarshal(d.Body, &e); err != nil {
+				t.Fatalf("%v: %s", err, d.Body)
+			}
+			if e.Data.Message == id && strings.HasSuffix(e.Type, "."+word) {
+				return e.Data
+			}
+			if e.Data.Message == id && (e.Data.Phase == "rejected" || e.Data.Phase == "failed") {
+				t.Fatalf("%s: %+v", e.Type, e.Data)
+			}
+		case <-deadline:
+			t.Fatalf("nobody says %s of %s\n%s", word, id, b.s.Log())
+		}
+	}
+}
+
+// refused waits until a command, or any, was.
+func (b *broker) refused(t *testing.T, id string) answer {
+	t.Helper()
+	for deadline := time.After(drover.Patience); ; {
+		select {
+		case d := <-b.answers:
+			var e struct{ Data answer }
+			if json.Unmarshal(d.Body, &e) == nil && e.Data.Phase == "rejected" && (e.Data.Message == id || id == "") {
+				return e.Data
+			}
+		case <-deadline:
+			t.Fatalf("%q is never refused\n%s", id, b.s.Log())
+		}
+	}
+}
+
+// A command becomes a process in the data plane, its sender hears how, everybody else
+// hears of every change, and sending it again does nothing.
+func TestACommandByMessage(t *testing.T) {
+	b := onBroker(t)
+	tenant := token(t, b.s, "--org", "acme", "--user", "alice")
+	b.ready(t)
+	events := rabbitmq.Follow(t, b.URL, "drover.events", "acme.instance.#")
+	order := request("order-1", "instance.create", "dinosaurs", `{"name":"rex"}`)
+	b.send(t, tenant, order)
+	accepted := b.hear(t, "order-1", "accepted")
+	done := b.hear(t, "order-1", "done")
+	if !strings.HasPrefix(accepted.Object, "instance/") || done.Object != accepted.Object || done.Operation == "" {
+		t.Errorf("accepted %+v, done %+v", accepted, done)
+	}
+	phases, last := []string{}, int64(0)
+	for len(phases) == 0 || phases[len(phases)-1] != "ready" {
+		d := <-events
+		var e told
+		var change v1.Change
+		if err := json.Unmarshal(d.Body, &e); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(e.Data, &change); err != nil {
+			t.Fatal(err)
+		}
+		seq, _ := strconv.ParseInt(e.Sequence, 10, 64)
+		if e.Org != "acme" || "instance/"+change.Object.ID != e.Subject || seq <= last || d.MessageId != e.ID {
+			t.Errorf("event %+v of %s", e, d.RoutingKey)
+		}
+		last = seq
+		phases = append(phases, change.Object.Phase)
+	}
+	if phases[0] != "accepted" {
+		t.Errorf("it went %v", phases)
+	}
+	b.send(t, tenant, order)
+	if again := b.hear(t, "order-1", "done"); again.Object != done.Object {
+		t.Errorf("the second time it is %+v", again)
+	}
+	all, err := dial(t, b.s.URL(), tenant).List(t.Context(), "dinosaurs", client.ListOptions{})
+	if err != nil || len(all.Items) != 1 {
+		t.Errorf("%d dinosaurs, %v", len(all.Items), err)
+	}
+	out, _, code := b.s.Run("get", "commands")
+	if code != 0 || !strings.Contains(out, "order-1") {
+		t.Errorf("get commands: %d, %s", code, out)
+	}
+}
+
+// Whatever comes: the sender is told, nothing is done, and what is no command is put
+// aside with its reason.
+func TestHostileMessages(t *testing.T) {
+	b := onBroker(t)
+	alice, mallory := token(t, b.s, "--org", "acme", "--user", "alice"), token(t, b.s, "--org", "evil", "--user", "mallory")
+	b.send(t, alice, request("mine", "instance.create", "dinosaurs", `{"name":"rex"}`))
+	b.hear(t, "mine", "done")
+	for _, c := range []struct {
+		reason, id, token string
+		body              []byte
+		want              string
+	}{
+		{"another organisation's object", "steal", mallory, request("steal", "instance.delete", "dinosaurs/rex", "null"), "rex"},
+		{"a token that nobody issued", "forged", alice + "x", request("forged", "instance.delete", "dinosaurs/rex", "null"), "token"},
+		{"no token", "none", "", request("none", "instance.delete", "dinosaurs/rex", "null"), "token"},
+		{"what the API refuses", "odd", alice, request("odd", "instance.create", "dinosaurs", `{"nonsense":1}`), "nonsense"},
+		{"a command of the future", "later", alice, request("later", "instance.teleport", "dinosaurs/rex", "{}"), "no command"},
+		{"a subject that leads elsewhere", "up", alice, request("up", "instance.delete", "../clusters", "null"), "subject"},
+	} {
+		b.send(t, c.token, c.body)
+		if a := b.refused(t, c.id); !strings.Contains(a.Reason, c.want) || strings.Contains(a.Reason, alice) {
+			t.Errorf("%s: %+v", c.reason, a)
+		}
+	}
+	b.send(t, alice, []byte("{\"id\":\"\xff\"}"))
+	b.send(t, alice, []byte("not JSON"))
+	b.send(t, alice, []byte(`{"specversion":"1.0","pad":"`+strings.Repeat("x", 20<<20)+`"}`))
+	for !strings.Contains(b.refused(t, "").Reason, " bytes, and a command has at most ") {
+	}
+	var list v1.RejectedMessages
+	drover.Until(t, "five messages put aside", func() bool {
+		out, _, _ := b.s.Run("bus", "dlq", "list", "-o", "json")
+		list = v1.RejectedMessages{}
+		return json.Unmarshal([]byte(out), &list) == nil && len(list.Items) == 5
+	})
+	key := ""
+	for _, m := range list.Items {
+		if m.Reason == "" || m.Key == "" {
+			t.Errorf("put aside: %+v", m)
+		}
+		if strings.Contains(m.Reason, "teleport") {
+			key = m.Key
+		}
+	}
+	show, _, code := b.s.Run("bus", "dlq", "show", key)
+	if code != 0 || !strings.Contains(show, "teleport") || strings.Contains(show, alice) {
+		t.Errorf("%d: %s", code, show)
+	}
+	if out, _, code := b.s.Run("bus", "dlq", "retry", key); code != 0 {
+		t.Errorf("retry: %d %s", code, out)
+	}
+	if a := b.refused(t, "later"); !strings.Contains(a.Reason, "no command") {
+		t.Errorf("tried again: %+v", a)
+	}
+	got, err := dial(t, b.s.URL(), alice).Get(t.Context(), "dinosaurs", "rex", "")
+	if err != nil || got.Phase != "ready" {
+		t.Errorf("rex is %s, %v", got.Phase, err)
+	}
+	if log := b.s.Log(); strings.Contains(log, alice) || strings.Contains(log, mallory) {
+		t.Error("a token is in the log")
+	}
+}
+
+// The broker dies and comes back, and so does the server: nothing is lost, nothing is
+// done twice.
+func TestTheBrokerDies(t *testing.T) {
+	b := onBroker(t)
+	tenant := token(t, b.s, "--org", "acme", "--user", "alice")
+	b.send(t, tenant, request("a", "instance.create", "dinosaurs", `{"name":"a"}`))
+	b.hear(t, "a", "done")
+	follow := func() <-chan amqp.Delivery { // a queue that outlives the broker
+		ch := rabbitmq.Channel(t, b.URL)
+		if _, err := ch.QueueDeclare("audit", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := ch.QueueBind("audit", "*.instance.#", "drover.events", false, nil); err != nil {
+			t.Fatal(err)
+		}
+		out, err := ch.Consume("audit", "", true, false, false, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	follow()
+	b.Kill(t)
+	if out, _, code := b.s.Run("create", "dinosaur", "b", "--wait", "--timeout", "2m"); code != 0 { // the control plane works on
+		t.Fatalf("without its broker: %d %s", code, out)
+	}
+	drover.Until(t, "the doctor to name the broker", func() bool {
+		out, _, code := b.s.Run("doctor")
+		return code == 7 && strings.Contains(out, "CRITICAL  the broker cannot be reached")
+	})
+	b.s.Kill()
+	b.s.Start(t)
+	b.Server.Start(t)
+	events := follow()
+	seen := map[string]bool{}
+	for deadline := time.After(drover.Patience); !seen["ready"]; {
+		select {
+		case d := <-events:
+			var e told
+			var c v1.Change
+			if json.Unmarshal(d.Body, &e) == nil && json.Unmarshal(e.Data, &c) == nil && c.Object.Name == "b" {
+				seen[c.Object.Phase] = true
+			}
+		case <-deadline:
+			t.Fatalf("what happened while the broker was away is not told: %v\n%s", seen, b.s.Log())
+		}
+	}
+	b.open(t)
+	b.send(t, tenant, request("a", "instance.create", "dinosaurs", `{"name":"a"}`)) // a duplicate of before
+	b.send(t, tenant, request("c", "instance.create", "dinosaurs", `{"name":"c"}`))
+	b.hear(t, "c", "done")
+	all, err := b.s.Client(t).List(t.Context(), "dinosaurs", client.ListOptions{})
+	if err != nil || len(all.Items) != 3 {
+		t.Errorf("%d dinosaurs, %v", len(all.Items), err)
+	}
+}
+
+// A receiver hears of its organisation's changes, in order, signed, and of what it
+// missed.
+func TestSubscription(t *testing.T) {
+	var mu sync.Mutex
+	var got []told
+	secret, away := "", true
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		if away {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "%s.%s.%s", r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp"), body)
+		if r.Header.Get("webhook-signature") != "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)) {
+			t.Errorf("signature %q", r.Header.Get("webhook-signature"))
+		}
+		var e told
+		if err := json.Unmarshal(body, &e); err != nil {
+			t.Error(err)
+		}
+		got = append(got, e)
+	}))
+	t.Cleanup(receiver.Close)
+	s := drover.Up(t)
+	admin := token(t, s, "--org", "acme", "--user", "boss", "--org-admin")
+	out, errs, code := s.Run("subscription", "create", "ops", "--url", receiver.URL, "-o", "json", "--token", admin)
+	var made v1.Subscription
+	if code != 0 || json.Unmarshal([]byte(out), &made) != nil || !strings.HasPrefix(made.Secret, "whsec_") {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	mu.Lock()
+	secret = made.Secret
+	mu.Unlock()
+	if out, _, code := s.Run("create", "dinosaur", "theirs", "--wait"); code != 0 { // of another organisation
+		t.Fatal(out)
+	}
+	if out, _, code := s.Run("create", "dinosaur", "rex", "--wait", "--token", admin); code != 0 {
+		t.Fatal(out)
+	}
+	drover.Until(t, "the subscription to say that it fails", func() bool {
+		o, err := dial(t, s.URL(), admin).Get(t.Context(), "subscriptions", "ops", "")
+		return err == nil && o.Phase == "failing" && strings.Contains(string(o.Status), "500") && !strings.Contains(string(o.Spec), "secret:")
+	})
+	mu.Lock()
+	away = false
+	mu.Unlock()
+	drover.Until(t, "rex to be told as ready", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range got {
+			if strings.Contains(string(e.Data), `"phase":"ready"`) && strings.Contains(string(e.Data), `"rex"`) {
+				return true
+			}
+		}
+		return false
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	last := int64(0)
+	for _, e := range got {
+		seq, _ := strconv.ParseInt(e.Sequence, 10, 64)
+		if seq < last || e.Org != "acme" || strings.Contains(string(e.Data), "theirs") || strings.Contains(string(e.Data), "secret:") {
+			t.Errorf("told: %+v", e)
+		}
+		last = max(last, seq)
+	}
+	if log := s.Log(); strings.Contains(log, secret) {
+		t.Error("the secret is in the log")
+	}
+}
