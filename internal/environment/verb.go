@@ -2,7 +2,6 @@ package environment
 
 import (
 	"context"
-	"time"
 
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/fault"
@@ -161,69 +160,11 @@ func (s *Service) Retry(ctx context.Context, environment string) (ledger.Object,
 	return done, id, err
 }
 
-// Extend moves the planned destruction; the zero time takes it back. Faults:
-// Invalid (reason "ends": it is in the past).
-func (s *Service) Extend(ctx context.Context, environment string, until time.Time) (ledger.Object, error) {
-	now := s.Now()
-	if !until.IsZero() && (until.Before(now) || until.After(now.Add(MaxTTL))) {
-		return ledger.Object{}, fault.New(fault.Invalid, "an environment ends in the future, and within ten years").Because("ends")
-	}
-	return s.want(ctx, environment, "apply", "extend", func(e *Environment, _ *ledger.Set) error {
-		if e.Spec.Destroy {
-			return fault.New(fault.Conflict, "environment %s is being destroyed", e.Name).Because("destroying")
-		}
-		if err := s.mayEnd(ctx, *e, until); err != nil {
-			return err
-		}
-		e.Spec.Ends, e.Status.Reminded, e.Status.EndPlan = until.UTC().Truncate(time.Second), now.UTC(), ""
-		if until.IsZero() {
-			e.Spec.Ends = time.Time{}
-		}
-		return nil
-	})
-}
-
-// mayEnd refuses an end that comes sooner than the present one to those who may not
-// destroy: it would do that for them.
-func (s *Service) mayEnd(ctx context.Context, e Environment, until time.Time) error {
-	if until.IsZero() || !e.Spec.Ends.IsZero() && !until.Before(e.Spec.Ends) {
-		return nil
-	}
-	return s.allowed(ctx, "destroy", e.Spec.Version, e.Object, e.Name)
-}
-
-// Protect keeps an environment from being destroyed, by whomever and whatever date.
-func (s *Service) Protect(ctx context.Context, environment string, on bool) (ledger.Object, error) {
-	return s.want(ctx, environment, "destroy", "protect", func(e *Environment, _ *ledger.Set) error {
-		if on && e.Spec.Destroy {
-			return fault.New(fault.Conflict, "environment %s is being destroyed already", e.Name).Because("destroying")
-		}
-		e.Spec.Protected = on
-		return nil
-	})
-}
-
 // Observe has everything looked at now.
 func (s *Service) Observe(ctx context.Context, environment string) (ledger.Object, error) {
 	return s.want(ctx, environment, "plan", "observe", func(e *Environment, _ *ledger.Set) error {
 		e.Spec.Look++
 		return nil
-	})
-}
-
-// Describe changes what people read of an environment; nil stays.
-func (s *Service) Describe(ctx context.Context, environment string, description *string, tags *[]string) (ledger.Object, error) {
-	return s.want(ctx, environment, "apply", "describe", func(e *Environment, _ *ledger.Set) error {
-		if description != nil {
-			e.Spec.Description = *description
-		}
-		if tags != nil {
-			e.Spec.Tags = *tags
-		}
-		if len(e.Spec.Description) > 4096 {
-			return fault.New(fault.Invalid, "a description has at most 4096 bytes").Because("description")
-		}
-		return checkTags(e.Spec.Tags)
 	})
 }
 

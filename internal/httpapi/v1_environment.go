@@ -140,19 +140,19 @@ func (o *own) updateEnvironment(ctx context.Context, in *environmentUpdate) (*bo
 		return nil, fault.New(fault.Invalid, "name at least one field to change").Because("body")
 	}
 	e, err := o.Environments.Get(ctx, in.ID)
-	if err == nil && b.Ends != nil {
-		var until time.Time
-		if until, err = o.ending(e, *b.Ends); err == nil {
-			e, err = o.Environments.Extend(ctx, in.ID, until)
-		}
-	}
-	if err == nil && b.Protected != nil {
-		e, err = o.Environments.Protect(ctx, in.ID, *b.Protected)
-	}
-	if err == nil && (b.Description != nil || b.Tags != nil) {
-		e, err = o.Environments.Describe(ctx, in.ID, b.Description, b.Tags)
-	}
 	if err != nil {
+		return nil, err
+	}
+	change := environment.Amendment{Protected: b.Protected, Description: b.Description, Tags: b.Tags}
+	if b.Ends != nil {
+		until, err := o.ending(e, *b.Ends)
+		if err != nil {
+			return nil, err
+		}
+		change.Ends = &until
+	}
+	// In one commit: whoever hears that it failed finds nothing of it.
+	if e, err = o.Environments.Amend(ctx, in.ID, change); err != nil {
 		return nil, err
 	}
 	return &body[v1.Object]{wire(&e, o.names(), access.From(ctx))}, nil
