@@ -101,6 +101,7 @@ type DeployedRevision struct {
 	Author     string    `json:"author,omitempty"`
 	Message    string    `json:"message,omitempty"`
 	By         string    `json:"by,omitempty"`
+	Cause      string    `json:"cause,omitempty" doc:"The push that led to it: push:<git server>/<ref>@<commit> by <who>; empty: none that is known"`
 	Started    time.Time `json:"started,omitzero"`
 	Deployed   time.Time `json:"deployed,omitzero"`
 }

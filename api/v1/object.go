@@ -42,7 +42,7 @@ type Change struct {
 	Seq    int64     `json:"seq"`
 	At     time.Time `json:"at"`
 	Actor  string    `json:"actor"`
-	Cause  string    `json:"cause" doc:"request:<id>, change:<kind>/<id>@<version>, report:<cluster>@<n>, resource:<home>/<kind>/<namespace>/<name> or schedule:<what>"`
+	Cause  string    `json:"cause" doc:"request:<id>, change:<kind>/<id>@<version>, report:<cluster>@<n>, resource:<home>/<kind>/<namespace>/<name>, push:<git server>/<ref>@<commit> by <who> or schedule:<what>"`
 	Op     string    `json:"op"`
 	Object Object    `json:"object"`
 }

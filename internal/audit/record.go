@@ -38,7 +38,7 @@ type Filter struct {
 	ID           string // an id or a name
 	Verb         string
 	Outcome      string
-	// Asked is for what somebody asked for alone, by a request or by a custom resource; what Drover did of its own
+	// Asked is for what somebody asked for alone, by a request, a custom resource or a push; what Drover did of its own
 	// accord, because of that, is left out.
 	Asked bool
 }
@@ -48,6 +48,7 @@ const Done = operation.AuditDone
 
 const (
 	requested = "request:"
+	pushed    = "push:"     // by a Git server: its request is a signed one of nobody that has a token
 	resourced = "resource:" // by a custom resource: there is no request of ours, but somebody who wrote it
 )
 
@@ -91,5 +92,7 @@ func (f Filter) Picks(r *Record) bool {
 		(f.Since.IsZero() || !r.At.Before(f.Since)) && (f.Until.IsZero() || r.At.Before(f.Until))
 }
 
-// asked reports whether somebody wanted just this, by a request or by a custom resource.
-func (r *Record) asked() bool { return r.Request != "" || strings.HasPrefix(r.Cause, resourced) }
+// asked reports whether somebody wanted just this, by a request, a custom resource or a push.
+func (r *Record) asked() bool {
+	return r.Request != "" || strings.HasPrefix(r.Cause, resourced) || strings.HasPrefix(r.Cause, pushed)
+}

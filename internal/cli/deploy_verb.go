@@ -189,13 +189,9 @@ func (c *CLI) statusDeploy() *cobra.Command {
 func (c *CLI) historyDeploy() *cobra.Command {
 	return c.readDeploy(&cobra.Command{Use: "history NAME", Short: "Commits that were deployed: when, by whom, and how long it took",
 		Example: "  drover deploy history shop"}, func(d v1.DeploymentStatus) error {
-		t := &table{head: []string{"ID", "COMMIT", "PATH", "DEPLOYED", "TOOK", "AUTHOR", "MESSAGE"}}
+		t := &table{head: []string{"ID", "COMMIT", "PATH", "DEPLOYED", "TOOK", "CAUSE", "AUTHOR", "MESSAGE"}}
 		for _, h := range d.History {
-			took := ""
-			if !h.Started.IsZero() && h.Deployed.After(h.Started) {
-				took = h.Deployed.Sub(h.Started).Round(time.Second).String()
-			}
-			t.add(strconv.FormatInt(h.ID, 10), first12(h.Revision), h.Path, h.Deployed.Local().Format(time.DateTime), took, h.Author, h.Message)
+			t.add(strconv.FormatInt(h.ID, 10), first12(h.Revision), h.Path, h.Deployed.Local().Format(time.DateTime), took(h), causeOf(h), h.Author, h.Message)
 		}
 		if len(d.History) == 0 {
 			c.note("nothing was deployed yet")
@@ -203,6 +199,30 @@ func (c *CLI) historyDeploy() *cobra.Command {
 		}
 		return t.write(c.cfg.Out)
 	})
+}
+
+// took is how long a sync was under way; empty: that is not known. Argo CD counts
+// whole seconds, so that most have none.
+func took(h v1.DeployedRevision) string {
+	d := h.Deployed.Sub(h.Started).Round(time.Second)
+	switch {
+	case h.Started.IsZero() || d < 0:
+		return ""
+	case d == 0:
+		return "<1s"
+	}
+	return d.String()
+}
+
+// causeOf is why a revision was deployed, as far as that is known.
+func causeOf(h v1.DeployedRevision) string {
+	switch {
+	case h.Cause != "":
+		return briefCause(h.Cause)
+	case h.By == "" || h.By == "automated":
+		return h.By
+	}
+	return "sync " + h.By
 }
 
 func (c *CLI) diffDeploy() *cobra.Command {

@@ -238,6 +238,8 @@ func cause(ch v1.Change, history []v1.Change) string {
 	case "resource":
 		_, what, _ := strings.Cut(rest, "/")
 		return "the custom resource " + what + " asks for it"
+	case "push":
+		return pushed(rest)
 	case "schedule":
 		return "it was time: " + rest
 	case "change":

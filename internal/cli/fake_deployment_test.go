@@ -10,6 +10,8 @@ import (
 
 const shopStatus = `{"engine":"edge","issued":1,"observed":{"generation":1,"detail":{"sync":{"status":"Synced"},"health":{"status":"Healthy"}}}}`
 
+const pushOfAnn = "push:github/refs/heads/main@efefefefefefefefefefefefefefefefefefefef by ann"
+
 // deploymentRoutes are what the fake server has for deployments. One is deployed
 // as soon as it is asked for; "broken" never is.
 func (f *fake) deploymentRoutes() map[string]func(r *http.Request) (any, error) {
@@ -69,17 +71,23 @@ func (f *fake) deploymentRoutes() map[string]func(r *http.Request) (any, error) 
 			f.write("system", "change:d3", "succeeded", run)
 			return made, nil
 		},
-		"POST /refresh":  func(_ *http.Request, o v1.Object) (any, error) { return o, nil },
+		"POST /refresh": func(_ *http.Request, o v1.Object) (any, error) { // as a push does
+			f.write("system", pushOfAnn, "push", v1.Object{Kind: "operation", ID: "op-push", Resource: "operations", Name: "push-" + o.Name, Phase: "succeeded",
+				Spec: json.RawMessage(`{"verb":"push","name":"shop","type":"GitOpsDeployment","instance":"edge","cause":"` + pushOfAnn + `"}`)})
+			return f.write("system", pushOfAnn, "refresh", o), nil
+		},
 		"POST /rollback": func(r *http.Request, o v1.Object) (any, error) { o.Version++; return o, nil },
 		"GET /status": func(_ *http.Request, o v1.Object) (any, error) {
-			return v1.DeploymentStatus{ID: o.ID, Name: o.Name, Phase: o.Phase, Sync: "OutOfSync", Revision: strings.Repeat("ab", 20), Health: "Degraded", Message: "a pod \x1b[31mfails",
+			return v1.DeploymentStatus{ID: o.ID, Name: o.Name, Phase: o.Phase, Sync: "OutOfSync", Revision: strings.Repeat("ab", 20), Health: "Degraded", Message: "a pod\n  \x1b[31mfails",
 				Conditions: []v1.DeploymentCondition{{Type: "SyncError", Status: "True", Message: "not taken"}, {Type: "ComparisonError", Status: "False"}},
 				Resources:  []v1.DeployedResource{{Kind: "ConfigMap", Namespace: "shop", Name: "settings", Status: "OutOfSync", Health: "Missing"}, {Kind: "Service", Namespace: "shop", Name: "web", Status: "Synced"}},
 				More:       3,
 				Diff:       []v1.DeployedDifference{{Kind: "Secret", Namespace: "shop", Name: "key", Change: "change", Text: "-a\n+b"}, {Kind: "Namespace", Name: "old", Change: "remove"}},
 				NoDiff:     "Redis is away",
 				Healed:     &v1.DeploymentHealed{At: born, What: "the Application was deleted"},
-				History:    []v1.DeployedRevision{{ID: 1, Revision: strings.Repeat("cd", 20), Path: "k8s", Author: "anna", Message: "more pages", Started: born, Deployed: born.Add(3e9)}}}, nil
+				History:    []v1.DeployedRevision{{ID: 1, Revision: strings.Repeat("cd", 20), Path: "k8s", Author: "anna", Message: "more pages", Started: born, Deployed: born.Add(3e9)},
+					{ID: 2, Revision: strings.Repeat("ef", 20), Path: "k8s", By: "automated", Cause: pushOfAnn, Started: born, Deployed: born},
+					{ID: 3, Revision: strings.Repeat("ef", 20), Path: "k8s", By: "shop-r1", Deployed: born}}}, nil
 		},
 	} {
 		verb, rest, _ := strings.Cut(path, " ")

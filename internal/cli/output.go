@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -129,8 +130,15 @@ func (t *table) line(b *bytes.Buffer, cells []string, body bool) {
 	b.WriteByte('\n')
 }
 
-// clean takes control characters out of text that others wrote.
+// folded are the ends of lines, with the blanks around them.
+var folded = regexp.MustCompile(`[ \t]*[\r\n\t][ \t\r\n]*`)
+
+// clean takes control characters out of text that others wrote. What is to stay in
+// one line has its lines one after the other.
 func clean(text string, lines bool) string {
+	if !lines && strings.ContainsAny(text, "\r\n\t") {
+		text = folded.ReplaceAllString(strings.TrimSpace(text), " ")
+	}
 	if !strings.ContainsFunc(text, func(r rune) bool { return harmful(r, lines) }) {
 		return text
 	}

@@ -45,7 +45,7 @@ func (c *CLI) objectTable(ctx context.Context, r getRequest, items []v1.Object) 
 	case "clusterprofile":
 		all = append(all, profileColumns()...)
 	case "operation":
-		all = append(all, operationColumns()...)
+		all = append(all, operationColumns(wide)...)
 	default:
 		own := c.ofTemplates(r.resource.Kind)
 		if own == nil {
@@ -148,7 +148,7 @@ func operationOf(o v1.Object) (s operationSpec) {
 	return s
 }
 
-func operationColumns() []column {
+func operationColumns(wide bool) []column {
 	text := func(pick func(operationSpec) string) func(v1.Object) string {
 		return func(o v1.Object) string { return pick(operationOf(o)) }
 	}
@@ -159,7 +159,12 @@ func operationColumns() []column {
 		{"INSTANCE", false, text(func(s operationSpec) string { return s.Instance })},
 		{"VERB", true, text(func(s operationSpec) string { return s.Verb })},
 		{"SUBJECT", true, text(func(s operationSpec) string { return s.Subject.ID })},
-		{"CAUSE", true, text(func(s operationSpec) string { return s.Cause })},
+		{"CAUSE", false, text(func(s operationSpec) string {
+			if wide {
+				return s.Cause
+			}
+			return briefCause(s.Cause)
+		})},
 	}
 }
 

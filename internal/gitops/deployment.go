@@ -110,6 +110,8 @@ type Status struct {
 	Refresh   int64     `json:"refresh,omitempty"`
 	Refreshed time.Time `json:"refreshed,omitzero"`
 	Pushed    bool      `json:"pushed,omitempty"`
+	// Pushes are those that it was told of and whose commits are not deployed yet.
+	Pushes []Told `json:"pushes,omitempty"`
 	// Commit that is handed over where the control plane reads the repository
 	// itself (runtime kubernetes), and when it was last looked at.
 	Commit string    `json:"commit,omitempty"`
@@ -186,6 +188,7 @@ type Revision struct {
 	runtime.DeployedRevision
 	Author  string `json:"author,omitempty"`
 	Message string `json:"message,omitempty"` // its first line
+	Cause   string `json:"cause,omitempty"`   // the push that led to it; empty: none that is known
 }
 
 // Deployment is an object with its documents decoded.

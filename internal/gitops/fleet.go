@@ -66,7 +66,7 @@ func planFleet(d Deployment, f Facts) []Action {
 	actions = append(actions, Spread{fitting})
 	behind := slices.ContainsFunc(fitting, func(e Engine) bool { // this run is the first that they hear of it
 		c, known := f.Children[e.ID]
-		return !known || c.Spec.Deleted || c.Spec.asks(d.on(e))
+		return !known || c.Spec.Deleted || c.Spec.asks(d.on(e)) || c.Status.Refresh != d.Status.Refresh
 	})
 	if t := tallyOf(f.Children); d.Status.Operation != "" && len(fitting) > 0 && !behind && t.Busy == 0 {
 		if t.Failed > 0 {
@@ -198,7 +198,18 @@ func (r *run) spread(ctx context.Context, engines []Engine) error {
 			r.set.Claims = append(r.set.Claims, ledger.Claim{Name: nameOf(r.d.workspace(), child.Name), Holder: child.Ref})
 		}
 		changed := !known || child.Spec.asks(spec)
+		pushed := known && child.Status.Refresh != s.Refresh
 		child.Spec, child.Status.Refresh = spec, s.Refresh
+		if pushed {
+			child.Status.Pushes = s.Pushes
+		}
+		if pushed && !changed && s.Operation != "" && s.Shown != nil && child.Status.Operation == "" {
+			told := ledger.Set{Cause: ledger.Cause(s.Shown.Cause)}
+			if err := r.Service.begin(ctx, &child, "push", &told); err != nil {
+				return err
+			}
+			r.set.Puts = append(r.set.Puts, told.Puts...)
+		}
 		if changed {
 			if err := r.Service.begin(ctx, &child, verb, &r.set); err != nil {
 				return err

@@ -268,7 +268,7 @@ func planRun(d Deployment, f Facts) []Action {
 // conclude tells how the running operation ended, as far as it has.
 func (d *Deployment) conclude() (Conclude, bool) {
 	s := &d.Status
-	if s.Operation == "" || d.Spec.Deleted || !s.current() || s.Error != "" {
+	if s.Operation == "" || d.Spec.Deleted || !s.current() || s.Error != "" || s.Unread != "" || s.Pushed {
 		return Conclude{}, false
 	}
 	switch runtime.State(s.Observed.State) {

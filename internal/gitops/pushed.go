@@ -19,6 +19,43 @@ type Push struct {
 	Default      bool     // it is the default branch, or may be
 	Before       string
 	After        string
+	From         string // what sent it: github, gitlab, gitea, forgejo, bitbucket; empty: not known
+	Pusher       string // who pushed, as that says; empty: it does not
+}
+
+// maxPushes is how many pushes a deployment remembers that nothing has come of yet.
+const maxPushes = 5
+
+// Told is a push that a deployment was told of, until its commit is deployed.
+type Told struct {
+	Cause  ledger.Cause `json:"cause"`
+	Commit string       `json:"commit"`
+}
+
+// cause is the push as the log and the history name it.
+func (p Push) cause() ledger.Cause { return ledger.ByPush(p.From, p.Ref, p.After, p.Pusher) }
+
+// hear remembers a push: its commit may be deployed soon.
+func (s *Status) hear(p Push) {
+	if p.After == "" || slices.ContainsFunc(s.Pushes, func(t Told) bool { return t.Commit == p.After }) {
+		return
+	}
+	s.Pushes = append(slices.Clone(s.Pushes), Told{p.cause(), p.After})
+	s.Pushes = s.Pushes[max(0, len(s.Pushes)-maxPushes):]
+}
+
+// ascribe says of what was deployed since by itself which push has led to it. A push
+// explains one deployment: going back to its commit later is another matter.
+func (s *Status) ascribe(before []Revision) {
+	for i := range s.History {
+		r := &s.History[i]
+		at := slices.IndexFunc(s.Pushes, func(t Told) bool { return t.Commit == r.Revision })
+		if at < 0 || r.By != automatically || slices.ContainsFunc(before, r.is) {
+			continue
+		}
+		r.Cause = string(s.Pushes[at].Cause)
+		s.Pushes = slices.Clone(s.Pushes[at+1:])
+	}
 }
 
 const pushWriters = 32 // deployments of one push that are refreshed at a time
@@ -57,7 +94,7 @@ func (s *Service) Pushed(ctx context.Context, org string, push Push) (int, error
 				continue
 			}
 			found++
-			group.Go(func() error { return s.refresh(ctx, d.Ref) })
+			group.Go(func() error { return s.refresh(ctx, d.Ref, &push) })
 		}
 		if len(page) < wakesPage {
 			return found, group.Wait()

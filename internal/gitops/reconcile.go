@@ -29,15 +29,13 @@ func (r *Deployments) Reconcile(ctx context.Context, task reconcile.Task) (recon
 	if !o.Deleted.IsZero() {
 		return reconcile.Done(ledger.Set{}), nil
 	}
+	now := r.Now().UTC()
+	d.Status.refresh(now)
 	f, err := r.facts(ctx, d)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	run := &run{Service: r.Service, task: task, read: o, d: d, facts: f, now: r.Now().UTC(), op: "update"}
-	if s := &run.d.Status; s.Pushed && !run.now.Before(s.Refreshed.Add(refreshEvery)) {
-		s.Pushed, s.Refreshed = false, run.now
-		s.Refresh++
-	}
+	run := &run{Service: r.Service, task: task, read: o, d: d, facts: f, now: now, op: "update"}
 	run.set = ledger.Set{Actor: "system", Cause: ledger.ByChange(o.Ref, o.Version)}
 	return run.act(ctx, Plan(d, f, run.now))
 }

@@ -118,7 +118,9 @@ func (s *Status) heard() bool { return s.Observed != nil && s.Observed.Engine ==
 func (d *Deployment) settle(now time.Time) {
 	seen := d.Status.deployed()
 	d.Status.Conditions = merge(d.Status.Conditions, append(seen.Conditions, d.lingers(now)...), d.errorText(), now)
-	d.Status.History = remember(d.Status.History, append(seen.History, d.Status.applied(now)...))
+	before := d.Status.History
+	d.Status.History = remember(before, append(seen.History, d.Status.applied(now)...))
+	d.Status.ascribe(before)
 	if phase := d.phase(seen); phase != d.Phase {
 		d.Phase, d.Status.Since = phase, now.UTC()
 	}
@@ -139,7 +141,7 @@ func (s *Status) applied(now time.Time) []runtime.DeployedRevision {
 	if s.Runtime != kubernetes || !s.current() || runtime.State(s.Observed.State) != runtime.Ready || s.Commit == "" || s.compares() {
 		return nil
 	}
-	r := runtime.DeployedRevision{ID: 1, Revision: s.Commit, Started: s.Looked, Deployed: now.UTC(), By: "automated"}
+	r := runtime.DeployedRevision{ID: 1, Revision: s.Commit, Started: s.Looked, Deployed: now.UTC(), By: automatically}
 	if c := s.deployed().Compared; c != nil {
 		r.Repository, r.Path, r.Asked = c.Repository, c.Path, c.Revision
 	}
@@ -270,17 +272,20 @@ func merge(list []Condition, now []runtime.DeployedCondition, trouble string, at
 const (
 	maxConditions = 32
 	maxHistory    = 30
+	automatically = "automated" // who has synced, where nobody asked for it
 )
+
+// is reports whether two are of the same sync.
+func (r *Revision) is(other Revision) bool {
+	return r.ID == other.ID && r.Revision == other.Revision && r.Deployed.Equal(other.Deployed)
+}
 
 // remember adds what is new to the history, and what is known of its commits.
 func remember(list []Revision, seen []runtime.DeployedRevision) []Revision {
 	out := slices.Clone(list)
 	for _, r := range seen {
-		i := slices.IndexFunc(out, func(have Revision) bool {
-			return have.ID == r.ID && have.Revision == r.Revision && have.Deployed.Equal(r.Deployed)
-		})
-		if i < 0 {
-			out = append(out, Revision{DeployedRevision: r})
+		if one := (Revision{DeployedRevision: r}); !slices.ContainsFunc(out, one.is) {
+			out = append(out, one)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Revision) int { return a.Deployed.Compare(b.Deployed) })

@@ -173,13 +173,22 @@ func (s *Service) Refresh(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	return s.refresh(ctx, d.Ref)
+	return s.refresh(ctx, d.Ref, nil)
+}
+
+// refresh moves the count for what came close behind another word, once it may.
+func (s *Status) refresh(now time.Time) {
+	if s.Pushed && !now.Before(s.Refreshed.Add(refreshEvery)) {
+		s.Pushed, s.Refreshed = false, now
+		s.Refresh++
+	}
 }
 
 // refresh says that a repository has changed. The first word moves the count, one
 // that comes close behind is remembered for a moment later, and any more of them
-// cost nothing.
-func (s *Service) refresh(ctx context.Context, ref ledger.Ref) error {
+// cost nothing. A push (nil: somebody asks) is the cause, and of one that follows
+// Git an operation, unless another is under way, which it is a part of.
+func (s *Service) refresh(ctx context.Context, ref ledger.Ref, push *Push) error {
 	for attempt := 0; ; attempt++ {
 		o, err := s.Store.Get(ctx, ref)
 		if err != nil {
@@ -196,12 +205,24 @@ func (s *Service) refresh(ctx context.Context, ref ledger.Ref) error {
 			d.Status.Refresh++
 			d.Status.Refreshed = s.Now().UTC()
 		}
+		set := s.set(ctx)
+		if push != nil {
+			set.Cause = push.cause()
+			if len(d.Spec.To.Selector) > 0 {
+				d.Status.Pushes = nil // those that it has made remember them
+			}
+			d.Status.hear(*push)
+			if d.Spec.Automated && d.Status.Operation == "" {
+				if err := s.begin(ctx, &d, "push", &set); err != nil {
+					return err
+				}
+			}
+		}
 		put, err := d.put("refresh")
 		if err != nil {
 			return err
 		}
-		set := s.set(ctx)
-		set.Puts, set.Wakes = []ledger.Put{put}, []ledger.Wake{wake}
+		set.Puts, set.Wakes = append([]ledger.Put{put}, set.Puts...), []ledger.Wake{wake}
 		if _, err = s.Store.Commit(ctx, set); !again(err, attempt) {
 			return err
 		}

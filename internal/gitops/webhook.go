@@ -1,6 +1,7 @@
 package gitops
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -17,6 +18,7 @@ import (
 
 const (
 	maxPushBody    = 1 << 20
+	maxPusher      = 100 // bytes of a name
 	maxPushChanges = 100 // of one message; more are told as one of no reference
 )
 
@@ -40,6 +42,9 @@ func ParsePush(header http.Header, body, secret []byte) ([]Push, error) {
 	if !ok {
 		return nil, fault.New(fault.Invalid, "the message cannot be read as a push").Because("payload")
 	}
+	for i := range pushes {
+		pushes[i].From = from.name
+	}
 	return pushes, nil
 }
 
@@ -61,6 +66,7 @@ func payloadOf(header http.Header, body []byte) []byte {
 
 // sender is one that is known to send webhooks.
 type sender struct {
+	name   string
 	event  string          // header that says what a message is about
 	events map[string]bool // those that are about pushes
 	signed func(header http.Header, body, payload, secret []byte) bool
@@ -70,11 +76,11 @@ type sender struct {
 // senders in the order in which they are recognised: Gitea and Forgejo say that
 // they are GitHub, too.
 var senders = []sender{
-	{"X-Gitea-Event", gitEvents, signedByGitea, readGitHub},
-	{"X-Forgejo-Event", gitEvents, signedByGitea, readGitHub},
-	{"X-Gitlab-Event", map[string]bool{"Push Hook": true, "Tag Push Hook": true, "System Hook": true}, signedByGitLab, readGitLab},
-	{"X-Github-Event", gitEvents, signedByGitHub, readGitHub},
-	{"X-Event-Key", map[string]bool{"repo:push": true, "repo:refs_changed": true}, signedByBitbucket, readBitbucket},
+	{"gitea", "X-Gitea-Event", gitEvents, signedByGitea, readGitHub},
+	{"forgejo", "X-Forgejo-Event", gitEvents, signedByGitea, readGitHub},
+	{"gitlab", "X-Gitlab-Event", map[string]bool{"Push Hook": true, "Tag Push Hook": true, "System Hook": true}, signedByGitLab, readGitLab},
+	{"github", "X-Github-Event", gitEvents, signedByGitHub, readGitHub},
+	{"bitbucket", "X-Event-Key", map[string]bool{"repo:push": true, "repo:refs_changed": true}, signedByBitbucket, readBitbucket},
 }
 
 var gitEvents = map[string]bool{"push": true, "create": true}
@@ -164,6 +170,8 @@ func readGitHub(payload []byte) ([]Push, bool) {
 			HTMLURL  string `json:"html_url"`
 			Default  string `json:"default_branch"`
 		} `json:"repository"`
+		Pusher struct{ Name, Login string } `json:"pusher"` // GitHub, and the others
+		Sender struct{ Login string }       `json:"sender"` // of a creation
 	}
 	if json.Unmarshal(payload, &m) != nil {
 		return nil, false
@@ -175,12 +183,14 @@ func readGitHub(payload []byte) ([]Push, bool) {
 		m.Ref = "refs/tags/" + m.Ref
 	}
 	r := m.Repository
-	return pushesOf([]string{r.CloneURL, r.SSHURL, r.HTMLURL}, r.Default, []Push{{Ref: m.Ref, Before: m.Before, After: m.After}})
+	return pushesOf([]string{r.CloneURL, r.SSHURL, r.HTMLURL}, r.Default, []Push{{Ref: m.Ref, Before: m.Before, After: m.After, Pusher: cmp.Or(m.Pusher.Name, m.Pusher.Login, m.Sender.Login)}})
 }
 
 func readGitLab(payload []byte) ([]Push, bool) {
 	var m struct {
 		Kind    string `json:"object_kind"`
+		User    string `json:"user_username"`
+		Name    string `json:"user_name"`
 		Event   string `json:"event_name"` // of system hooks
 		Ref     string `json:"ref"`
 		Before  string `json:"before"`
@@ -199,7 +209,7 @@ func readGitLab(payload []byte) ([]Push, bool) {
 		return nil, true
 	}
 	p := m.Project
-	return pushesOf([]string{p.HTTP, p.SSH, p.Web}, p.Default, []Push{{Ref: m.Ref, Before: m.Before, After: m.After}})
+	return pushesOf([]string{p.HTTP, p.SSH, p.Web}, p.Default, []Push{{Ref: m.Ref, Before: m.Before, After: m.After, Pusher: cmp.Or(m.User, m.Name)}})
 }
 
 // pushesOf completes pushes to one repository; false where it has no address.
@@ -222,6 +232,9 @@ func pushesOf(urls []string, standard string, pushes []Push) ([]Push, bool) {
 			p.Ref = ""
 		}
 		p.Before, p.After = hash(p.Before), hash(p.After)
+		if len(p.Pusher) > maxPusher || hidden(p.Pusher) {
+			p.Pusher = ""
+		}
 		p.Repositories = known
 		// Where it is not told which one that is (Bitbucket never does) any branch may be.
 		p.Default = p.Ref == "refs/heads/"+standard || standard == "" && strings.HasPrefix(p.Ref, "refs/heads/")

@@ -1,6 +1,7 @@
 package gitops
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -28,6 +29,11 @@ type bitbucketPush struct {
 		From  string `json:"fromHash"`
 		To    string `json:"toHash"`
 	} `json:"changes"`
+	Actor struct {
+		Nickname string `json:"nickname"` // Cloud
+		Name     string `json:"name"`     // Server
+		Display  string `json:"display_name"`
+	} `json:"actor"`
 	Repository struct {
 		FullName string `json:"full_name"` // Cloud
 		Slug     string `json:"slug"`      // Server
@@ -71,6 +77,9 @@ func readBitbucket(payload []byte) ([]Push, bool) {
 			ref = c.RefID
 		}
 		out = append(out, Push{Ref: ref, Before: c.From, After: c.To})
+	}
+	for i := range out {
+		out[i].Pusher = cmp.Or(m.Actor.Nickname, m.Actor.Name, m.Actor.Display)
 	}
 	return pushesOf(m.addresses(), m.Repository.Main.Name, out)
 }

@@ -71,9 +71,11 @@ func TestParsePush(t *testing.T) {
 	form := "payload=" + url.QueryEscape(githubBody)
 	giteaForm := "payload=" + url.QueryEscape(giteaBody)
 	const asForm = "application/x-www-form-urlencoded"
-	github := []gitops.Push{{Repositories: githubURLs, Ref: "refs/heads/main", Default: true, Before: oldCommit, After: newCommit}}
-	gitea := []gitops.Push{{Repositories: giteaURLs, Ref: "refs/tags/v1", After: newCommit}}
-	gitlab := []gitops.Push{{Repositories: []string{"https://gitlab.example.org/acme/shop.git", "git@gitlab.example.org:acme/shop.git", "https://gitlab.example.org/acme/shop"}, Ref: "refs/heads/side", Before: oldCommit, After: newCommit}}
+	github := []gitops.Push{{Repositories: githubURLs, Ref: "refs/heads/main", Default: true, Before: oldCommit, After: newCommit, From: "github", Pusher: "ann"}}
+	gitea := []gitops.Push{{Repositories: giteaURLs, Ref: "refs/tags/v1", After: newCommit, From: "gitea", Pusher: "ann"}}
+	forgejo := []gitops.Push{gitea[0]}
+	forgejo[0].From = "forgejo"
+	gitlab := []gitops.Push{{Repositories: []string{"https://gitlab.example.org/acme/shop.git", "git@gitlab.example.org:acme/shop.git", "https://gitlab.example.org/acme/shop"}, Ref: "refs/heads/side", Before: oldCommit, After: newCommit, From: "gitlab", Pusher: "ann"}}
 	sha := func(body string) string { return "sha256=" + signature(body, hookSecret) }
 	created := `{"ref":"v2","ref_type":"tag","repository":{"clone_url":"https://h/r.git"}}`
 	cases := []struct {
@@ -86,24 +88,24 @@ func TestParsePush(t *testing.T) {
 		{"GitHub", headers("X-GitHub-Event", "push", "X-Hub-Signature-256", sha(githubBody)), githubBody, github, 0},
 		{"GitHub, as a form", headers("X-GitHub-Event", "push", "Content-Type", asForm, "X-Hub-Signature-256", sha(form)), form, github, 0},
 		{"GitHub's ping", headers("X-GitHub-Event", "ping", "X-Hub-Signature-256", sha(`{"zen":"x"}`)), `{"zen":"x"}`, nil, 0},
-		{"GitHub, a tag is made", headers("X-GitHub-Event", "create", "X-Hub-Signature-256", sha(created)), created, []gitops.Push{{Repositories: []string{"https://h/r.git"}, Ref: "refs/tags/v2"}}, 0},
+		{"GitHub, a tag is made", headers("X-GitHub-Event", "create", "X-Hub-Signature-256", sha(created)), created, []gitops.Push{{Repositories: []string{"https://h/r.git"}, Ref: "refs/tags/v2", From: "github"}}, 0},
 		{"Gitea", headers("X-Gitea-Event", "push", "X-GitHub-Event", "push", "X-Gitea-Signature", signature(giteaBody, hookSecret), "X-Hub-Signature-256", sha(giteaBody)), giteaBody, gitea, 0},
 		{"Gitea, as a form: the JSON is signed", headers("X-Gitea-Event", "push", "Content-Type", asForm, "X-Gitea-Signature", signature(giteaBody, hookSecret)), giteaForm, gitea, 0},
-		{"Forgejo", headers("X-Forgejo-Event", "push", "X-Forgejo-Signature", signature(giteaBody, hookSecret)), giteaBody, gitea, 0},
+		{"Forgejo", headers("X-Forgejo-Event", "push", "X-Forgejo-Signature", signature(giteaBody, hookSecret)), giteaBody, forgejo, 0},
 		{"Gitea by GitHub's signature alone", headers("X-Gitea-Event", "push", "X-Hub-Signature-256", sha(giteaBody)), giteaBody, gitea, 0},
 		{"GitLab", headers("X-Gitlab-Event", "Push Hook", "X-Gitlab-Token", hookSecret), gitlabBody, gitlab, 0},
 		{"GitLab, of all projects", headers("X-Gitlab-Event", "System Hook", "X-Gitlab-Token", hookSecret), gitlabBody, gitlab, 0},
 		{"GitLab, another system hook", headers("X-Gitlab-Event", "System Hook", "X-Gitlab-Token", hookSecret), `{"event_name":"project_create"}`, nil, 0},
 		{"GitLab, an issue", headers("X-Gitlab-Event", "Issue Hook", "X-Gitlab-Token", hookSecret), `{"object_kind":"issue"}`, nil, 0},
 		{"Bitbucket Cloud, three changes", headers("X-Event-Key", "repo:push", "X-Hub-Signature", sha(cloudBody)), cloudBody, []gitops.Push{
-			{Repositories: cloudURLs, Ref: "refs/heads/main", Default: true, Before: oldCommit, After: newCommit},
-			{Repositories: cloudURLs, Ref: "refs/tags/v1", After: newCommit},
-			{Repositories: cloudURLs, Ref: "refs/heads/gone", Default: true, Before: oldCommit},
+			{Repositories: cloudURLs, Ref: "refs/heads/main", Default: true, Before: oldCommit, After: newCommit, From: "bitbucket", Pusher: "ann"},
+			{Repositories: cloudURLs, Ref: "refs/tags/v1", After: newCommit, From: "bitbucket", Pusher: "ann"},
+			{Repositories: cloudURLs, Ref: "refs/heads/gone", Default: true, Before: oldCommit, From: "bitbucket", Pusher: "ann"},
 		}, 0},
 		{"Bitbucket Server", headers("X-Event-Key", "repo:refs_changed", "X-Hub-Signature", sha(serverBody)), serverBody, []gitops.Push{{
 			Repositories: []string{"ssh://git@bitbucket.example.org:7999/acme/shop.git", "https://bitbucket.example.org/scm/acme/shop.git",
 				"https://bitbucket.example.org/scm/acme/shop.git", "ssh://git@bitbucket.example.org:7999/acme/shop.git"},
-			Ref: "refs/heads/main", Default: true, Before: oldCommit, After: newCommit,
+			Ref: "refs/heads/main", Default: true, Before: oldCommit, After: newCommit, From: "bitbucket", Pusher: "ann",
 		}}, 0},
 		{"Bitbucket Server's ping", headers("X-Event-Key", "diagnostics:ping", "X-Hub-Signature", sha(`{"test":true}`)), `{"test":true}`, nil, 0},
 

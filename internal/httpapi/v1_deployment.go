@@ -134,7 +134,7 @@ func deploymentWire(d gitops.Deployment, view gitops.DeploymentView) v1.Deployme
 		out.Resources = append(out.Resources, w)
 	}
 	for _, h := range view.History {
-		out.History = append(out.History, v1.DeployedRevision{ID: h.ID, Revision: h.Revision, Author: h.Author, Message: h.Message, By: h.By, Started: h.Started, Deployed: h.Deployed,
+		out.History = append(out.History, v1.DeployedRevision{ID: h.ID, Revision: h.Revision, Author: h.Author, Message: h.Message, By: h.By, Cause: h.Cause, Started: h.Started, Deployed: h.Deployed,
 			Repository: h.Repository, Path: h.Path, Asked: h.Asked})
 	}
 	for _, x := range view.Diff {

@@ -148,7 +148,8 @@ type Change struct {
 }
 
 // Cause says why a change was made: "request:<id>", "change:<kind>/<id>@<version>",
-// "report:<cluster>@<n>", "resource:<home>/<kind>/<namespace>/<name>", "schedule:<what>".
+// "report:<cluster>@<n>", "resource:<home>/<kind>/<namespace>/<name>",
+// "push:<git server>/<ref>@<commit> by <who>", "schedule:<what>".
 type Cause string
 
 // ByRequest is the cause of what an API request did.
@@ -165,6 +166,16 @@ func ByReport(cluster, id string) Cause { return Cause("report:" + cluster + "@"
 // ByResource is the cause of what somebody asked for by a custom resource of a Kubernetes.
 func ByResource(home, kind, namespace, name string) Cause {
 	return Cause("resource:" + home + "/" + kind + "/" + namespace + "/" + name)
+}
+
+// ByPush is the cause of what was done because a Git server told of a push. Whatever
+// it does not tell is left out; no reference has a space in it.
+func ByPush(server, ref, commit, who string) Cause {
+	text := "push:" + server + "/" + ref + "@" + commit
+	if who != "" {
+		text += " by " + who
+	}
+	return Cause(text)
 }
 
 // BySchedule is the cause of what only the passing of time did.
