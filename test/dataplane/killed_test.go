@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,17 +26,18 @@ import (
 )
 
 // With mortalVar set this binary is a control plane that dies at a chosen commit:
-// its data directory, where it listens, the number of the commit (0: never), and
-// a file whose presence starts the counting, separated by |.
+// its data directory, where it listens, a file whose presence starts the counting,
+// the number of the commit (0: never), and instead of that a phase and the cluster
+// that a commit brings there, separated by |.
 const mortalVar = "DROVER_TEST_MORTAL"
 
 func serveUntilKilled(setting string) {
 	part := strings.Split(setting, "|")
-	at, err := strconv.ParseInt(part[2], 10, 64)
+	at, err := strconv.Atoi(part[3])
 	if err != nil {
 		panic(err)
 	}
-	c := app.Config{Observer: &killer{at: at, armed: part[3]}}
+	c := app.Config{Observer: &killer{dir: part[0], listen: part[1], armed: part[2], death: death{at, part[4], part[5]}}}
 	c.DataDir, c.Listen, c.OfferingsDir = part[0], part[1], "testdata"
 	c.Lease = time.Second // what a dead one has claimed waits for its end, each time
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -49,28 +49,61 @@ func serveUntilKilled(setting string) {
 	os.Exit(0)
 }
 
-// killer ends the process once a commit is durable, before anybody hears of it.
+// death is the commit at which a control plane dies. Nothing: none.
+type death struct {
+	at    int    // its number, or
+	phase string // where it brings ...
+	of    string // ... this cluster
+}
+
+func (d death) String() string {
+	if d.phase != "" {
+		return "the commit that makes it " + d.phase
+	}
+	return fmt.Sprint("commit ", d.at)
+}
+
+// killer ends the process once a commit is durable, before there is another one.
 type killer struct {
-	at    int64
-	armed string
-	n     atomic.Int64
+	death
+	dir, listen, armed string
+	n                  int // the committer's alone, of which there is one
 }
 
 func (k *killer) Committed(_, changes int, _ time.Duration, err error) {
-	if k.at == 0 || err != nil || changes == 0 {
+	if k.death == (death{}) || err != nil || changes == 0 {
 		return
 	}
 	if _, err := os.Stat(k.armed); err != nil {
 		return
 	}
-	if k.n.Add(1) == k.at {
+	if k.n++; k.phase == "" && k.n == k.at || k.phase != "" && k.seen() == k.phase {
 		self, _ := os.FindProcess(os.Getpid())
 		_ = self.Kill()
 		select {} // until the signal has arrived
 	}
 }
 
+// seen is the phase of the cluster, which nobody changes while the committer is here.
+func (k *killer) seen() string {
+	c, err := admin(k.dir, k.listen)
+	if err != nil {
+		panic(err)
+	}
+	phase, _ := (&world{c: c}).get("clusters", k.of)
+	return phase
+}
+
 func (k *killer) Warned(string) {}
+
+// admin speaks to the control plane of a directory.
+func admin(dir, listen string) (*client.Client, error) {
+	token, err := os.ReadFile(filepath.Join(dir, "admin.token"))
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.Config{Server: "http://" + listen, Token: strings.TrimSpace(string(token)), Timeout: time.Minute})
+}
 
 // mortal is such a control plane.
 type mortal struct {
@@ -105,7 +138,7 @@ func (m *mortal) died() bool {
 }
 
 // start runs it, to die at a commit after it is armed.
-func (m *mortal) start(at int) {
+func (m *mortal) start(d death) {
 	m.t.Helper()
 	os.Remove(m.armed())
 	log, err := os.OpenFile(filepath.Join(m.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -114,7 +147,7 @@ func (m *mortal) start(at int) {
 	}
 	defer log.Close()
 	m.cmd = exec.Command(os.Args[0])
-	m.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%s|%d|%s", mortalVar, m.dir, m.listen, at, m.armed()))
+	m.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s|%s|%s|%d|%s|%s", mortalVar, m.dir, m.listen, m.armed(), d.at, d.phase, d.of))
 	m.cmd.Stdout, m.cmd.Stderr = log, log
 	if err := m.cmd.Start(); err != nil {
 		m.t.Fatal(err)
@@ -128,11 +161,7 @@ func (m *mortal) start(at int) {
 		}
 		return err == nil && resp.StatusCode == http.StatusOK
 	})
-	token, err := os.ReadFile(filepath.Join(m.dir, "admin.token"))
-	if err == nil {
-		m.c, err = client.New(client.Config{Server: "http://" + m.listen, Token: strings.TrimSpace(string(token)), Timeout: time.Minute})
-	}
-	if err != nil {
+	if m.c, err = admin(m.dir, m.listen); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -159,7 +188,7 @@ func (m *mortal) left(name string) string {
 // through asks for something of a server that is to die at a commit on the way
 // there. Where it dies, the agent dies with it in every other case; both start
 // again, and what was asked for comes true. It returns the phase of the death.
-func (m *mortal) through(at int, name string, agent *drover.Agent, ask func() error, phase string) (died string) {
+func (m *mortal) through(d death, name string, agent *drover.Agent, ask func() error, phase string) (died string) {
 	t := m.t
 	t.Helper()
 	if err := os.WriteFile(m.armed(), nil, 0o600); err != nil {
@@ -172,24 +201,24 @@ func (m *mortal) through(at int, name string, agent *drover.Agent, ask func() er
 	})
 	if !m.died() { // nor may it any more
 		m.kill()
-		m.start(0)
+		m.start(death{})
 		return ""
 	}
 	died = m.left(name)
-	both := at%2 == 0 || died == "waiting_for_fleetshard_operator" || died == "cleanup"
+	both := d.at%2 == 0 || died == "waiting_for_fleetshard_operator" || died == "cleanup"
 	if both {
 		agent.Kill()
 	}
-	m.start(0)
+	m.start(death{})
 	if both {
 		agent.Start(t)
 	}
 	if !asked {
 		if err := ask(); err != nil && client.Status(err) != http.StatusConflict && client.Status(err) != http.StatusNotFound {
-			t.Fatalf("killed at commit %d in %s: asked again: %v", at, died, err)
+			t.Fatalf("killed at %s in %s: asked again: %v", d, died, err)
 		}
 	}
-	m.until(fmt.Sprintf("%s to be %s after the death at commit %d in %s", name, phase, at, died), func() bool {
+	m.until(fmt.Sprintf("%s to be %s after the death at %s in %s", name, phase, d, died), func() bool {
 		got, _ := m.get("clusters", name)
 		return got == phase
 	})
@@ -202,35 +231,35 @@ func (m *mortal) through(at int, name string, agent *drover.Agent, ask func() er
 func TestKilledInEveryPhaseOfACluster(t *testing.T) {
 	t.Parallel()
 	m := newMortal(t)
-	killed, last := map[string]int{}, map[string]int{} // deaths by phase, and the commit of the last one
-	m.start(0)
+	killed := map[string]int{} // deaths by phase
+	m.start(death{})
 	m.sells()
 	m.kill()
 	rounds := 0
 	// life is that of one cluster, and tells whether its making and its end came to the death.
-	life := func(making, ending int) (made, ended bool) {
+	life := func(making, ending death) (made, ended bool) {
 		rounds++
 		name := fmt.Sprint("edge-", rounds)
+		making.of, ending.of = name, name
 		m.start(making)
 		token, err := m.c.Token(t.Context(), v1.TokenRequest{Cluster: name})
 		if err != nil {
 			t.Fatal(err)
 		}
 		agent := drover.Join(t, "http://"+m.listen, name, token.Token, "--runtime", "simulated")
-		note := func(died string, at int) bool {
+		note := func(died string, d death) bool {
 			if died == "" {
 				return false
 			}
-			t.Logf("killed at commit %d in %s", at, died)
+			t.Logf("killed at %s in %s", d, died)
 			killed[died]++
-			last[died] = max(last[died], at)
 			return true
 		}
 		made = note(m.through(making, name, agent, func() error {
 			_, err := m.c.Create(context.Background(), "clusters", v1.CreateCluster{Name: name, Provider: "metal", Region: "north"})
 			return err
 		}, "ready"), making)
-		m.until(fmt.Sprintf("the three steps to be ready, of a cluster whose server was killed at commit %d of its making", making), func() bool {
+		m.until(fmt.Sprintf("the three steps to be ready, of a cluster whose server was killed at %s of its making", making), func() bool {
 			_, status := m.get("clusters", name) // an agent that was killed as well begins anew
 			var told struct{ Steps []struct{ State string } }
 			return json.Unmarshal([]byte(status), &told) == nil && len(told.Steps) == 3 && strings.Count(status, `"state":"ready"`) == 3
@@ -249,13 +278,11 @@ func TestKilledInEveryPhaseOfACluster(t *testing.T) {
 		if at > 60 {
 			t.Fatal("the life of a cluster does not take sixty commits")
 		}
-		making, ending = life(at, at)
+		making, ending = life(death{at: at}, death{at: at})
 	}
-	// Commits of others come in between, so that a short phase may have been missed, and
-	// the one before it may have taken more of them than it does.
-	for i := 0; i < 30 && (killed["waiting_for_fleetshard_operator"] == 0 || killed["cleanup"] == 0); i++ {
-		beside := []int{1, 0, 2, -1, -2}[i%5]
-		life(max(last["cluster_provisioned"]+beside, 1), max(last["deprovisioning"]+beside, 1))
+	// Commits of others come in between, so that a short phase may have been missed.
+	for making, ending := range map[string]string{"cluster_provisioned": "deprovisioning", "waiting_for_fleetshard_operator": "cleanup"} {
+		life(death{phase: making}, death{phase: ending})
 	}
 	t.Logf("killed in %v", killed)
 	for _, phase := range []string{"cluster_provisioned", "waiting_for_fleetshard_operator", "deprovisioning", "cleanup"} {
@@ -263,7 +290,7 @@ func TestKilledInEveryPhaseOfACluster(t *testing.T) {
 			t.Errorf("nobody was killed in %s", phase)
 		}
 	}
-	m.start(0)
+	m.start(death{})
 	list, err := m.c.List(t.Context(), "clusters", client.ListOptions{})
 	if err != nil || len(list.Items) > 0 {
 		t.Errorf("clusters are left: %v, %v", list.Items, err)
