@@ -67,8 +67,7 @@ func TestRights(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	go func() { ended <- limited.Consume(ctx, queue, nil) }()
-	for limited.Trouble() == nil && ctx.Err() == nil {
-	}
+	troubled(ctx, limited, "ACCESS_REFUSED")
 	if err := limited.Trouble(); err == nil || !strings.Contains(err.Error(), "ACCESS_REFUSED") {
 		t.Errorf("trouble is %v", err)
 	}
