@@ -177,10 +177,13 @@ resource "terraform_data" "slow" {
 }
 `
 
+// patience bounds what OpenTofu takes, on a machine that may have much else to do.
+const patience = 4 * time.Minute
+
 // made waits until the template has made its first part.
 func (w world) made(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); w.count(t) == 0; {
+	for end := time.Now().Add(patience); w.count(t) == 0; {
 		if time.Now().After(end) {
 			t.Fatal("nothing is made")
 		}
@@ -199,7 +202,7 @@ func (w world) goOn(t *testing.T) {
 // finish asks until the cluster is there.
 func (w world) finish(t *testing.T, state *[]byte) {
 	t.Helper()
-	for range 600 {
+	for end := time.Now().Add(patience); ; {
 		p, err := w.open(t).Ensure(t.Context(), w.keep(state))
 		if err != nil {
 			t.Fatal(err)
@@ -209,6 +212,9 @@ func (w world) finish(t *testing.T, state *[]byte) {
 		}
 		if p.Message == "" || p.After == 0 {
 			t.Fatalf("it is not done, and says neither why nor until when: %+v", p)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it is never done: %+v", p)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
