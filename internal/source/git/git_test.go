@@ -164,8 +164,6 @@ func TestFaults(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s.URL + "/repo"
 	}
-	closed := httptest.NewServer(nil)
-	closed.Close()
 	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() }))
 	t.Cleanup(silent.Close)
 	guarded := r.http(t, guard)
@@ -185,7 +183,7 @@ func TestFaults(t *testing.T) {
 		{"no repository", source.Location{Repository: answer(404)}, with, source.Limits{}, fault.NotFound, "no repository"},
 		{"a server in trouble", source.Location{Repository: answer(503)}, with, source.Limits{}, fault.Unavailable, "503"},
 		{"something else than Git", source.Location{Repository: answer(200)}, with, source.Limits{}, fault.Invalid, "no Git repository"},
-		{"nobody there", source.Location{Repository: closed.URL + "/repo"}, with, source.Limits{}, fault.Unavailable, "cannot be reached"},
+		{"nobody there", source.Location{Repository: "http://127.0.0.1:1/repo"}, with, source.Limits{}, fault.Unavailable, "cannot be reached"},
 		{"no answer", source.Location{Repository: silent.URL + "/repo"}, with, source.Limits{Timeout: 100 * time.Millisecond}, fault.Unavailable, "did not answer within"},
 		{"no such directory", source.Location{Repository: guarded, Path: "shop/none"}, with, source.Limits{}, fault.NotFound, "no directory"},
 		{"more than may be sent", source.Location{Repository: guarded}, with, source.Limits{Bytes: 300}, fault.Invalid, "were sent"},
