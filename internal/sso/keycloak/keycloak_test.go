@@ -151,7 +151,7 @@ func TestHangingServer(t *testing.T) {
 		s.asked.Add(1)
 		<-release
 	}))
-	p, err := keycloak.New(keycloak.Config{URL: hang.URL, Realm: "r", Secret: "own-secret", Timeout: 20 * time.Millisecond})
+	p, err := keycloak.New(keycloak.Config{URL: hang.URL, Realm: "r", Secret: "own-secret", Timeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
