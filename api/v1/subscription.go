@@ -29,6 +29,7 @@ type Subscription struct {
 // /api/v1/rejected, operators only.
 type RejectedMessages struct {
 	Items []RejectedMessage `json:"items"`
+	Count int               `json:"count" doc:"How many there are in all"`
 }
 
 // RejectedMessage is one of them. Headers, in which tokens travel, are not told.
@@ -40,5 +41,5 @@ type RejectedMessage struct {
 	Type   string    `json:"type,omitempty"`
 	At     time.Time `json:"at"`
 	Size   int       `json:"size" doc:"Of the body, in bytes"`
-	Body   string    `json:"body,omitempty" doc:"Of a single one that was asked for; its beginning, if it is long"`
+	Body   string    `json:"body,omitempty" doc:"In a list its beginning; of a single one that was asked for all of it, up to 20 MiB"`
 }

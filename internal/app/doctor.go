@@ -26,7 +26,6 @@ const (
 	failingAt   = 5               // failures in a row that are worth telling
 	failingMost = 200
 	exampleMost = 5
-	asideMost   = 20 // with their bodies
 	tellMost    = 200
 	// A gap is told of for a month, or until the subscription is enabled anew: the
 	// broker's own cannot be, and would be trouble for ever.
@@ -163,8 +162,11 @@ func (e *examiner) busFacts(ctx context.Context, f *doctor.Facts) error {
 			return nil // there is no use in asking what it has
 		}
 	}
-	aside, err := e.bus.Aside().List(ctx, asideMost)
-	f.Bus.Aside, f.Bus.More = len(aside), len(aside) == asideMost
+	if full, ok := e.bus.(interface{ AsideFull() bool }); ok {
+		f.Bus.Full = full.AsideFull()
+	}
+	var err error
+	f.Bus.Aside, err = e.bus.Aside().Count(ctx)
 	return err
 }
 

@@ -138,9 +138,19 @@ type putAside struct{ bus.Aside }
 func (p putAside) List(ctx context.Context, limit int) ([]httpapi.RejectedMessage, error) {
 	all, err := p.Aside.List(ctx, limit)
 	out := make([]httpapi.RejectedMessage, 0, len(all))
-	for _, m := range all {
-		out = append(out, httpapi.RejectedMessage{Content: m.Body, RejectedMessage: v1.RejectedMessage{
-			Key: m.Key, ID: m.ID, Queue: m.Queue, Reason: m.Reason, Type: m.Type, At: m.At, Size: len(m.Body)}})
+	for i := range all {
+		out = append(out, rejected(&all[i]))
 	}
 	return out, err
+}
+
+// Show implements httpapi.Rejected.
+func (p putAside) Show(ctx context.Context, key string) (httpapi.RejectedMessage, error) {
+	m, err := p.Aside.Show(ctx, key)
+	return rejected(&m), err
+}
+
+func rejected(m *bus.Rejected) httpapi.RejectedMessage {
+	return httpapi.RejectedMessage{Content: m.Body, RejectedMessage: v1.RejectedMessage{
+		Key: m.Key, ID: m.ID, Queue: m.Queue, Reason: m.Reason, Type: m.Type, At: m.At, Size: m.Size}}
 }

@@ -41,11 +41,6 @@ type stateStore interface {
 	List(ctx context.Context, query ledger.Query) ([]ledger.Object, error)
 }
 
-// counting is a broker's that can tell how much was put aside without reading it.
-type counting interface {
-	Count(ctx context.Context) (int, error)
-}
-
 func newStateMetrics(registry prometheus.Registerer, store stateStore, aside bus.Aside) *stateMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
@@ -95,10 +90,6 @@ const countEvery = 30 * time.Second
 
 // putAside is how much was, as it was counted last; negative if nobody knows.
 func (m *stateMetrics) putAside(ctx context.Context) int {
-	c, ok := m.aside.(counting)
-	if !ok {
-		return -1
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
@@ -107,7 +98,7 @@ func (m *stateMetrics) putAside(ctx context.Context) int {
 	}
 	soon, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
-	n, err := c.Count(soon)
+	n, err := m.aside.Count(soon)
 	if err != nil {
 		n = -1
 	}

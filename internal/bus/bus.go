@@ -7,6 +7,7 @@
 package bus
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"time"
@@ -78,22 +79,38 @@ type Bus interface {
 
 // Aside keeps the messages that nobody could take, until somebody decides.
 type Aside interface {
-	// List returns up to limit of them, oldest first, bodies included unless they
-	// are larger than MaxBody.
+	// List returns up to limit of them, oldest first, without headers and with
+	// Excerpt bytes of each body at most. Of very many bytes it need not look at all.
 	List(ctx context.Context, limit int) ([]Rejected, error)
+	// Show returns one as a whole, or NotFound.
+	Show(ctx context.Context, key string) (Rejected, error)
+	// Count tells how many there are, without reading them.
+	Count(ctx context.Context) (int, error)
 	// Retry brings one back to its queue, or NotFound.
 	Retry(ctx context.Context, key string) error
 	// Drop removes one for good, or NotFound.
 	Drop(ctx context.Context, key string) error
 }
 
+// Excerpt is how much of a body a list shows.
+const Excerpt = 256
+
 // Rejected is a message that was put aside.
 type Rejected struct {
-	Key    string // by which Retry and Drop find it; unique, unlike a sender's ID
+	Key    string // by which it is found; unique, unlike a sender's ID
 	Queue  string // where it came from
 	Reason string // speaks to its sender
 	At     time.Time
+	Size   int // of the body, in bytes, however much of it is here
 	Message
+}
+
+// Short is what a list has of it. It shares nothing with the whole one, whose body
+// may be large.
+func (r Rejected) Short() Rejected {
+	r.Headers = nil
+	r.Body = bytes.Clone(r.Body[:min(len(r.Body), Excerpt)])
+	return r
 }
 
 // Options are an implementation's own settings, by name.

@@ -39,14 +39,29 @@ func (c *CLI) rejectedCommand() *cobra.Command {
 				c.note("nothing was put aside")
 				return nil
 			}
-			t := &table{head: []string{"KEY", "AGE", "QUEUE", "TYPE", "SIZE", "REASON"}}
+			t := &table{head: []string{"KEY", "AGE", "QUEUE", "TYPE", "SIZE", "BEGINS", "REASON"}}
 			for _, m := range all.Items {
-				t.add(m.Key, age(c.now().Sub(m.At)), m.Queue, m.Type, strconv.Itoa(m.Size), m.Reason)
+				t.add(m.Key, age(c.now().Sub(m.At)), m.Queue, m.Type, strconv.Itoa(m.Size), begins(m.Body), m.Reason)
 			}
-			return t.write(c.cfg.Out)
+			if err := t.write(c.cfg.Out); err != nil {
+				return err
+			}
+			if left := all.Count - len(all.Items); left > 0 {
+				c.note("%d more were put aside", left)
+			}
+			return nil
 		}}
 	outputFlag(cmd, "text", "json", "yaml")
 	return cmd
+}
+
+// begins is as much of a body as a table has room for.
+func begins(body string) string {
+	const most = 24
+	if r := []rune(clean(body, false)); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return clean(body, false)
 }
 
 func (c *CLI) rejectedOneCommand() *cobra.Command {

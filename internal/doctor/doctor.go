@@ -92,7 +92,7 @@ type Bus struct {
 	Trouble string
 	Blocked bool // it is there and takes nothing
 	Aside   int  // messages that were put aside
-	More    bool // there are more than were counted
+	Full    bool // there is no room for more of them
 }
 
 // Subscription is one that does not get on.

@@ -74,7 +74,9 @@ func TestDiagnose(t *testing.T) {
 		{"no budget left", func(f *doctor.Facts) { f.Sides[0].Spent = noon.Add(-time.Minute) }, []string{"note call-budget"}, ""},
 		{"no broker", func(f *doctor.Facts) { f.Bus.Trouble = "connection refused" }, []string{"critical bus-away"}, "connection refused"},
 		{"a broker with an alarm", func(f *doctor.Facts) { f.Bus.Trouble, f.Bus.Blocked = "low on disk", true }, []string{"critical bus-blocked"}, "alarms"},
-		{"messages that nobody takes", func(f *doctor.Facts) { f.Bus.Aside, f.Bus.More = 20, true }, []string{"warning bus-aside"}, "at least 20"},
+		{"messages that nobody takes", func(f *doctor.Facts) { f.Bus.Aside = 20 }, []string{"warning bus-aside"}, "20 messages"},
+		{"so many that they fill the broker's disk", func(f *doctor.Facts) { f.Bus.Aside = 10_000 }, []string{"critical bus-aside"}, "drover bus dlq list"},
+		{"no room for them", func(f *doctor.Facts) { f.Bus.Aside, f.Bus.Full = 3, true }, []string{"critical bus-aside-full", "warning bus-aside"}, "nothing is lost"},
 		{"a webhook was given up, another is about to be, a third is off on purpose", func(f *doctor.Facts) {
 			f.Subscriptions = []doctor.Subscription{{ID: "s1", Name: "a", Phase: "disabled", Why: "410"}, {ID: "s2", Name: "b", Phase: "failing", Why: "502"}, {ID: "s3", Name: "c", Phase: "disabled", Off: true}}
 		}, []string{"warning subscription-disabled", "warning subscription-failing"}, "drover subscription enable s1"},

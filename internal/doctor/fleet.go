@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// asideMany is how many messages that were put aside nobody has looked after for long:
+// where the broker has no policy for them they fill its disk.
+const asideMany = 10_000
+
 func bus(f Facts) (out []Finding) {
 	b := f.Bus
 	switch {
@@ -16,12 +20,17 @@ func bus(f Facts) (out []Finding) {
 		out = append(out, Finding{ID: "bus-away", Severity: Critical, What: "the broker cannot be reached", Why: short(b.Trouble),
 			Do: []string{"rabbitmq-diagnostics ping   # on the broker; then --bus-options: address, account, certificate", "events wait in the ledger and are told when it is back; REST goes on"}})
 	}
+	if b.Full {
+		out = append(out, Finding{ID: "bus-aside-full", Severity: Critical, What: "messages that nobody can take cannot be put aside: drover.dead is full",
+			Why: "nothing is lost: they stay in drover.commands, and commands wait behind them",
+			Do:  []string{"drover bus dlq list", "drover bus dlq drop KEY   # or raise the bound that the broker's policy gives drover.dead"}})
+	}
 	if b.Aside > 0 {
-		more := ""
-		if b.More {
-			more = "at least "
+		severity := Warning
+		if b.Aside >= asideMany {
+			severity = Critical
 		}
-		out = append(out, Finding{ID: "bus-aside", Severity: Warning, Count: int64(b.Aside), What: more + number(int64(b.Aside), "message was put aside, because nobody could take it", "messages were put aside, because nobody could take them"),
+		out = append(out, Finding{ID: "bus-aside", Severity: severity, Count: int64(b.Aside), What: number(int64(b.Aside), "message was put aside, because nobody could take it", "messages were put aside, because nobody could take them"),
 			Why: "each has its reason beside it; their senders were told where the message said how", Do: []string{"drover bus dlq list", "drover bus dlq show KEY, then retry KEY or drop KEY"}})
 	}
 	return out

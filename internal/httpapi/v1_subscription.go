@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -62,23 +63,21 @@ func (o *own) subscribed(ctx context.Context, obj ledger.Object, secret string, 
 
 // Rejected is what was put aside of the messages on the bus.
 type Rejected interface {
-	List(ctx context.Context, limit int) ([]RejectedMessage, error)
+	List(ctx context.Context, limit int) ([]RejectedMessage, error) // with the beginnings of their bodies
+	Show(ctx context.Context, key string) (RejectedMessage, error)
+	Count(ctx context.Context) (int, error)
 	Retry(ctx context.Context, key string) error
 	Drop(ctx context.Context, key string) error
 }
 
-// RejectedMessage is one, with its body.
+// RejectedMessage is one, with its body or the beginning of that.
 type RejectedMessage struct {
 	v1.RejectedMessage
 	Content []byte
 }
 
-const (
-	// rejectedMost is how many are listed, or looked through for one.
-	rejectedMost = 1000
-	// rejectedBody is how much of a body is shown.
-	rejectedBody = 64 << 10
-)
+// rejectedBody is how much of a body is shown: more than brokers take by default.
+const rejectedBody = 20 << 20
 
 type rejectedPath struct {
 	Key string `path:"key" maxLength:"256"`
@@ -97,42 +96,60 @@ func (o *own) routesBus() {
 		func(ctx context.Context, in *struct {
 			Limit int `query:"limit" default:"100" minimum:"1" maximum:"1000"`
 		}) (*body[v1.RejectedMessages], error) {
-			all, err := o.rejected(ctx, in.Limit)
-			out := v1.RejectedMessages{Items: []v1.RejectedMessage{}}
-			for _, m := range all {
-				out.Items = append(out.Items, m.RejectedMessage)
+			if err := mayDecide(ctx); err != nil {
+				return nil, err
 			}
-			return &body[v1.RejectedMessages]{out}, err
-		})
-	huma.Register(o.api, op("get-rejected", http.MethodGet, "/{key}", "One of them, with its body; operators only"),
-		func(ctx context.Context, in *rejectedPath) (*body[v1.RejectedMessage], error) {
-			all, err := o.rejected(ctx, rejectedMost)
+			out := v1.RejectedMessages{Items: []v1.RejectedMessage{}}
+			all, err := o.Rejected.List(ctx, in.Limit)
 			if err != nil {
 				return nil, err
 			}
-			for _, m := range all {
-				if m.Key == in.Key {
-					m.Body = plainText(string(m.Content[:min(len(m.Content), rejectedBody)]), rejectedBody)
-					return &body[v1.RejectedMessage]{m.RejectedMessage}, nil
-				}
+			for i := range all {
+				out.Items = append(out.Items, all[i].shown())
 			}
-			return nil, fault.New(fault.NotFound, "there is no message %.64q that was put aside", in.Key)
+			if out.Count, err = o.Rejected.Count(ctx); err != nil {
+				return nil, err
+			}
+			out.Count = max(out.Count, len(all)) // a broker's own count may be a moment behind
+			return &body[v1.RejectedMessages]{out}, nil
+		})
+	huma.Register(o.api, op("get-rejected", http.MethodGet, "/{key}", "One of them, with its body; operators only"),
+		func(ctx context.Context, in *rejectedPath) (*body[v1.RejectedMessage], error) {
+			if err := mayDecide(ctx); err != nil {
+				return nil, err
+			}
+			m, err := o.Rejected.Show(ctx, in.Key)
+			if err != nil {
+				return nil, err
+			}
+			return &body[v1.RejectedMessage]{m.shown()}, nil
 		})
 	huma.Register(o.api, op("retry-rejected", http.MethodPost, "/{key}/retry", "Bring one back to its queue; operators only"), o.handled(func(ctx context.Context, key string) error { return o.Rejected.Retry(ctx, key) }))
 	huma.Register(o.api, op("drop-rejected", http.MethodDelete, "/{key}", "Remove one for good; operators only"), o.handled(func(ctx context.Context, key string) error { return o.Rejected.Drop(ctx, key) }))
 }
 
-func (o *own) rejected(ctx context.Context, limit int) ([]RejectedMessage, error) {
-	if !access.From(ctx).Admin {
-		return nil, fault.New(fault.Denied, "only an operator may look at what was put aside")
+// shown is one as text, whatever was sent.
+func (m *RejectedMessage) shown() v1.RejectedMessage {
+	m.Body = strings.Map(func(c rune) rune {
+		if c < 0x20 && c != '\n' && c != '\t' || c == 0x7f || c == 0xfffd {
+			return '?'
+		}
+		return c
+	}, string(m.Content[:min(len(m.Content), rejectedBody)]))
+	return m.RejectedMessage
+}
+
+func mayDecide(ctx context.Context) error {
+	if access.From(ctx).Admin {
+		return nil
 	}
-	return o.Rejected.List(ctx, limit)
+	return fault.New(fault.Denied, "only an operator may look at what was put aside, and decide about it")
 }
 
 func (o *own) handled(do func(ctx context.Context, key string) error) func(ctx context.Context, in *rejectedPath) (*struct{}, error) {
 	return func(ctx context.Context, in *rejectedPath) (*struct{}, error) {
-		if !access.From(ctx).Admin {
-			return nil, fault.New(fault.Denied, "only an operator may decide about what was put aside")
+		if err := mayDecide(ctx); err != nil {
+			return nil, err
 		}
 		return nil, do(ctx, in.Key)
 	}

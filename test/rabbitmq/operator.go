@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -34,6 +35,16 @@ func (s *Server) Grant(t testing.TB, name, password, configure, write, read stri
 	s.ctl(t, "eval", fmt.Sprintf(`case rabbit_auth_backend_internal:exists(<<%[1]q>>) of
 	true -> ok; false -> rabbit_auth_backend_internal:add_user(<<%[1]q>>, <<%[2]q>>, <<"test">>) end,
 	rabbit_auth_backend_internal:set_permissions(<<%[1]q>>, <<"/">>, <<%[3]q>>, <<%[4]q>>, <<%[5]q>>, <<"test">>).`, name, password, configure, write, read))
+}
+
+// Bound has a queue refuse more than so many messages, by a policy; 0 takes it away.
+func (s *Server) Bound(t testing.TB, queue string, most int) {
+	t.Helper()
+	if most == 0 {
+		s.ctl(t, "clear_policy", queue)
+		return
+	}
+	s.ctl(t, "set_policy", "--apply-to", "queues", queue, "^"+regexp.QuoteMeta(queue)+"$", fmt.Sprintf(`{"max-length": %d, "overflow": "reject-publish"}`, most))
 }
 
 // ctl asks the node, as rabbitmqctl does.

@@ -1,6 +1,7 @@
 package bustest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -107,7 +108,14 @@ func aside(t *testing.T, w World) {
 	list := List(t, w.Bus, 2)
 	want := bad
 	want.Topic = queue
-	for _, r := range list {
+	for _, short := range list {
+		if short.Headers != nil || short.ID != bad.ID || short.Size != len(bad.Body) || !bytes.Equal(short.Body, bad.Body) {
+			t.Errorf("it is listed as %+v", short)
+		}
+		r, err := w.Bus.Aside().Show(t.Context(), short.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if d := cmp.Diff(want, r.Message, empty); d != "" {
 			t.Errorf("what was put aside is not what was sent (-want +got):\n%s", d)
 		}
@@ -121,15 +129,11 @@ func aside(t *testing.T, w World) {
 	if some, err := w.Bus.Aside().List(t.Context(), 1); err != nil || len(some) != 1 || some[0].Key != first.Key {
 		t.Errorf("one of them: %v, %v", some, err)
 	}
-	if c, ok := w.Bus.Aside().(interface {
-		Count(ctx context.Context) (int, error)
-	}); ok { // for metrics; a broker's own count may be a moment behind
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		for n, err := c.Count(ctx); n != 2; n, err = c.Count(ctx) {
-			if err != nil {
-				t.Fatalf("%d were counted: %v", n, err)
-			}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for n, err := w.Bus.Aside().Count(ctx); n != 2; n, err = w.Bus.Aside().Count(ctx) { // a broker's own count may be a moment behind
+		if err != nil {
+			t.Fatalf("%d were counted: %v", n, err)
 		}
 	}
 	Send(t, w.Bus, queue, bus.Message{ID: "good"})
@@ -140,6 +144,16 @@ func aside(t *testing.T, w World) {
 		if others := List(t, w.Another(t), 2); others[1].Key != list[1].Key {
 			t.Error("another sees something else")
 		}
+	}
+	bad.Body = bytes.Repeat([]byte("x"), bus.MaxBody)
+	Send(t, w.Bus, queue, bad)
+	Receive(t, got)
+	large := List(t, w.Bus, 3)[2]
+	if len(large.Body) != bus.Excerpt || cap(large.Body) > 2*bus.Excerpt || large.Size != bus.MaxBody {
+		t.Errorf("of %d bytes, %d are listed, in %d", large.Size, len(large.Body), cap(large.Body))
+	}
+	if whole, err := w.Bus.Aside().Show(t.Context(), large.Key); err != nil || !bytes.Equal(whole.Body, bad.Body) || whole.Size != bus.MaxBody {
+		t.Errorf("%d of %d bytes are shown: %v", len(whole.Body), whole.Size, err)
 	}
 }
 
@@ -190,6 +204,9 @@ func decided(t *testing.T, w World) {
 		}
 		if err := w.Bus.Aside().Drop(t.Context(), key); !fault.Is(err, fault.NotFound) {
 			t.Errorf("drop of %q: %v", key, err)
+		}
+		if _, err := w.Bus.Aside().Show(t.Context(), key); !fault.Is(err, fault.NotFound) {
+			t.Errorf("show of %q: %v", key, err)
 		}
 	}
 	List(t, w.Bus, 2)

@@ -220,7 +220,7 @@ type aside Bus
 func (b *Bus) putAway(queue string, m bus.Message, why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.away = append(b.away, bus.Rejected{Key: rand.Text(), Queue: queue, Reason: why.Error(), At: b.config.Now().UTC(), Message: m})
+	b.away = append(b.away, bus.Rejected{Key: rand.Text(), Queue: queue, Reason: why.Error(), At: b.config.Now().UTC(), Size: len(m.Body), Message: m})
 	b.awayBytes += size(m)
 	for len(b.away) > b.config.Limit || b.awayBytes > b.config.Room && len(b.away) > 1 {
 		b.awayBytes -= size(b.away[0].Message)
@@ -245,9 +245,34 @@ func (a *aside) List(ctx context.Context, limit int) ([]bus.Rejected, error) {
 	defer b.mu.Unlock()
 	out := slices.Clone(b.away[:min(max(limit, 0), len(b.away))])
 	for i := range out {
-		out[i].Message = clone(out[i].Message)
+		out[i] = out[i].Short()
 	}
 	return out, nil
+}
+
+func (a *aside) Show(ctx context.Context, key string) (bus.Rejected, error) {
+	b := (*Bus)(a)
+	if err := b.alive(ctx); err != nil {
+		return bus.Rejected{}, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i, err := b.find(key)
+	if err != nil {
+		return bus.Rejected{}, err
+	}
+	out := b.away[i]
+	out.Message = clone(out.Message)
+	return out, nil
+}
+
+// find tells which it is.
+func (b *Bus) find(key string) (int, error) {
+	i := slices.IndexFunc(b.away, func(r bus.Rejected) bool { return r.Key == key })
+	if i < 0 {
+		return i, fault.New(fault.NotFound, "no message with the key %q was put aside", key).Because("no-message")
+	}
+	return i, nil
 }
 
 func (a *aside) Retry(ctx context.Context, key string) error {
@@ -277,9 +302,9 @@ func (b *Bus) take(ctx context.Context, key string) (bus.Rejected, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	i := slices.IndexFunc(b.away, func(r bus.Rejected) bool { return r.Key == key })
-	if i < 0 {
-		return bus.Rejected{}, fault.New(fault.NotFound, "no message with the key %q was put aside", key).Because("no-message")
+	i, err := b.find(key)
+	if err != nil {
+		return bus.Rejected{}, err
 	}
 	r := b.away[i]
 	b.away, b.awayBytes = slices.Delete(b.away, i, i+1), b.awayBytes-size(r.Message)

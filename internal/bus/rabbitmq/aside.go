@@ -21,8 +21,9 @@ type aside struct{ bus *Bus }
 func (b *Bus) Aside() bus.Aside { return aside{b} }
 
 // look is how many are looked at in order to find the oldest: what was looked at
-// and given back does not keep its place in the queue.
-const look = 1000
+// and given back does not keep its place in the queue. Bodies come along, one at a
+// time: of large ones fewer are looked at, so that a list has an end.
+const look, lookBytes = 1000, 256 << 20
 
 // settling is how often the broker is asked whether it has them again.
 const settling = 1000
@@ -150,13 +151,13 @@ func (a aside) List(ctx context.Context, limit int) (list []bus.Rejected, err er
 		if limit <= 0 {
 			return nil
 		}
-		seen := 0
+		seen, size := 0, 0
 		err := a.walk(ch, func(r bus.Rejected, _ amqp.Delivery) (bool, bool, error) {
-			if list = append(list, r); len(list) >= 2*limit {
-				list = oldest(list, limit) // so that bodies do not pile up
+			if list = append(list, r.Short()); len(list) >= 2*limit {
+				list = oldest(list, limit)
 			}
-			seen++
-			return seen >= max(limit, look), false, nil
+			seen, size = seen+1, size+r.Size
+			return seen >= max(limit, look) || size >= lookBytes, false, nil
 		})
 		list = oldest(list, limit)
 		return err
@@ -171,34 +172,44 @@ func oldest(list []bus.Rejected, limit int) []bus.Rejected {
 	return list[:n]
 }
 
+// Show finds one and leaves it there.
+func (a aside) Show(ctx context.Context, key string) (out bus.Rejected, err error) {
+	err = a.one(ctx, key, func(r bus.Rejected, _ amqp.Delivery) (bool, error) {
+		out = r
+		return false, nil
+	})
+	return out, err
+}
+
 // Retry brings one back to its queue before it goes from here.
 func (a aside) Retry(ctx context.Context, key string) error {
-	return a.one(ctx, key, func(r bus.Rejected, d amqp.Delivery) error {
+	return a.one(ctx, key, func(r bus.Rejected, d amqp.Delivery) (bool, error) {
 		if r.Queue == "" {
-			return fault.New(fault.NotFound, "the message %s came from no queue: drop it", key).Because("no-queue")
+			return false, fault.New(fault.NotFound, "the message %s came from no queue: drop it", key).Because("no-queue")
 		}
 		err := a.bus.publish(ctx, []parcel{{key: place(a.bus.settings.prefix, r.Queue), must: true, Publishing: copied(d)}})
 		if errors.Is(err, errNobody) {
-			return fault.New(fault.NotFound, "the queue %q that the message came from is gone", r.Queue).Because("no-queue")
+			err = fault.New(fault.NotFound, "the queue %q that the message came from is gone", r.Queue).Because("no-queue")
 		}
-		return err
+		return err == nil, err
 	})
 }
 
 // Drop removes one.
 func (a aside) Drop(ctx context.Context, key string) error {
-	return a.one(ctx, key, func(bus.Rejected, amqp.Delivery) error { return nil })
+	return a.one(ctx, key, func(bus.Rejected, amqp.Delivery) (bool, error) { return true, nil })
 }
 
-func (a aside) one(ctx context.Context, key string, do func(bus.Rejected, amqp.Delivery) error) error {
+// one does something with a message that was put aside, and takes it away if told so.
+func (a aside) one(ctx context.Context, key string, do func(bus.Rejected, amqp.Delivery) (taken bool, err error)) error {
 	return a.visit(ctx, func(ch *amqp.Channel) error {
 		found := false
 		err := a.walk(ch, func(r bus.Rejected, d amqp.Delivery) (bool, bool, error) {
 			if found = r.Key == key; !found {
 				return false, false, nil
 			}
-			err := do(r, d)
-			return true, err == nil, err
+			taken, err := do(r, d)
+			return true, taken, err
 		})
 		if err == nil && !found {
 			err = fault.New(fault.NotFound, "no message with the key %q was put aside", key).Because("no-message")
@@ -231,9 +242,6 @@ func (a aside) read(d amqp.Delivery, same map[string]int) bus.Rejected {
 		r.Key = fmt.Sprintf("%s-%d", r.Key, same[r.Key])
 	}
 	r.At = r.At.UTC()
-	r.Message = unpack(d, topic)
-	if len(r.Body) > bus.MaxBody {
-		r.Body = nil
-	}
+	r.Message, r.Size = unpack(d, topic), len(d.Body)
 	return r
 }

@@ -251,8 +251,14 @@ func (c *consumer) putAway(alive context.Context, d amqp.Delivery, why error) {
 		d.Nack(false, false) //nolint:errcheck // the broker can put it aside as it is; the reason is lost
 		return
 	}
+	sticks := false
 	for {
 		err := c.bus.publish(alive, []parcel{{key: c.bus.dead, must: true, Publishing: p}})
+		if fault.Reason(err) == bus.ReasonFull && !sticks {
+			sticks = true
+			c.bus.sticks(1)
+			defer c.bus.sticks(-1)
+		}
 		if err == nil {
 			d.Ack(false) //nolint:errcheck // else it comes again, and is put aside again
 			return

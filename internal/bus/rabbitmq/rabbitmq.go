@@ -37,6 +37,7 @@ type Bus struct {
 	mu        sync.Mutex
 	consuming map[*consumer]error // of those that do not get on
 	fulls     map[string]bool     // queues that took nothing the last time
+	stuck     int                 // messages that cannot be put aside, because there is no room
 
 	// A broker that is full stops reading from connections that publish: those that
 	// acknowledge must be others.
@@ -139,6 +140,20 @@ func (b *Bus) Close() error {
 	b.in.end()
 	b.running.wait()
 	return nil
+}
+
+// AsideFull reports whether messages wait here that are to be put aside, because where
+// they go is full: somebody has given it a bound.
+func (b *Bus) AsideFull() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stuck > 0
+}
+
+func (b *Bus) sticks(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stuck += n
 }
 
 // note keeps what is wrong with a consumer.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,8 +209,8 @@ func TestPutAsideByTheBroker(t *testing.T) {
 		if r.ID != "late" || r.Queue != queue || r.Topic != queue || r.Reason != "it expired before anybody took it" || r.At.IsZero() || r.Key == "mine" {
 			t.Errorf("got %+v", r)
 		}
-		if len(r.Headers) != 1 || r.Headers["n"] != "7" {
-			t.Errorf("headers are %v", r.Headers)
+		if whole, err := b.Aside().Show(t.Context(), r.Key); err != nil || len(whole.Headers) != 1 || whole.Headers["n"] != "7" {
+			t.Errorf("headers are %v: %v", whole.Headers, err)
 		}
 	}
 	if list[0].Key == list[1].Key {
@@ -268,8 +267,11 @@ func TestTooLargeToTake(t *testing.T) {
 		}
 	}
 	r := bustest.List(t, b, 1)[0]
-	if r.ID != "huge" || r.ReplyTo != "me" || r.Queue != queue || len(r.Body) != 0 || !strings.Contains(r.Reason, "20971520 bytes") {
-		t.Errorf("got %s of %s with %d bytes: %s", r.ID, r.Queue, len(r.Body), r.Reason)
+	if r.ID != "huge" || r.ReplyTo != "me" || r.Queue != queue || len(r.Body) != bus.Excerpt || r.Size != 20<<20 || !strings.Contains(r.Reason, "20971520 bytes") {
+		t.Errorf("got %s of %s with %d bytes of %d: %s", r.ID, r.Queue, len(r.Body), r.Size, r.Reason)
+	}
+	if whole, err := b.Aside().Show(t.Context(), r.Key); err != nil || whole.ID != "huge" || len(whole.Body) != 20<<20 {
+		t.Errorf("shown are %d bytes: %v", len(whole.Body), err)
 	}
 	if err := b.Aside().Drop(t.Context(), r.Key); err != nil {
 		t.Fatal(err)
@@ -308,8 +310,11 @@ func TestStrangeMessages(t *testing.T) {
 	}
 	list := bustest.List(t, b, len(strange))
 	for i, r := range list {
-		large := slices.ContainsFunc(list, func(o bus.Rejected) bool { return len(o.Headers["large"]) > 0 && o.Key == r.Key })
-		if r.Queue != queue || !large && r.Reason != "it is ? strange" {
+		whole, err := b.Aside().Show(t.Context(), r.Key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Queue != queue || len(whole.Headers["large"]) == 0 && r.Reason != "it is ? strange" {
 			t.Errorf("%d: from %q because %q", i, r.Queue, r.Reason)
 		}
 		if err := b.Aside().Retry(t.Context(), r.Key); err != nil {
