@@ -27,6 +27,7 @@ const (
 	refreshedMark = "drover.dev/refresh"      // the last one that was asked for
 	comparedMark  = "drover.dev/sync-refresh" // the sync that the repository was last looked at for
 	remindedMark  = "drover.dev/reminded"     // when Argo CD was, of what it was asked for
+	remindersMark = "drover.dev/reminders"    // how often, since it was asked
 	begunMark     = "drover.dev/sync"         // the sync that was last begun
 	infoName      = "drover-sync"             // of an operation: the sync that it is
 	finalizer     = "resources-finalizer.argocd.argoproj.io"

@@ -18,10 +18,7 @@ import (
 	"github.com/droverhq/drover/internal/runtime/keep"
 )
 
-const (
-	removeAgain = 2 * time.Second  // at what is going away, should no watch tell
-	remindAfter = 10 * time.Second // Argo CD, of what is being deleted
-)
+const removeAgain = 2 * time.Second // at what is going away, should no watch tell
 
 // remove takes a deployment away: the Application with what it deployed, then what
 // nobody else shares with it.
@@ -189,13 +186,7 @@ func parting(app *unstructured.Unstructured, detached bool, now time.Time) (next
 			differs = true
 		}
 	}
-	if since := app.GetDeletionTimestamp(); since != nil && now.Sub(since.Time) >= remindAfter {
-		if last, err := time.Parse(time.RFC3339, app.GetAnnotations()[remindedMark]); err != nil || now.Sub(last) >= remindAfter {
-			mark(next, remindedMark, now.UTC().Format(time.RFC3339))
-			differs = true
-		}
-	}
-	return next, differs
+	return next, remindOfEnd(next, now) || differs
 }
 
 // stuck says what an Application waits for that is being deleted. Argo CD goes on

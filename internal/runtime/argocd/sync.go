@@ -136,6 +136,7 @@ func (s *shift) carry(ctx context.Context, w *writer, d runtime.Deployment, m *m
 	if fresh {
 		if err := s.revise(ctx, w, app, func(o *unstructured.Unstructured) {
 			mark(o, refreshMark, "normal", refreshedMark, d.Refresh)
+			hasten(o)
 			s.remind(o)
 		}); err != nil {
 			return 0, err
@@ -144,8 +145,16 @@ func (s *shift) carry(ctx context.Context, w *writer, d runtime.Deployment, m *m
 	if err := s.act(ctx, w, do, d, app); err != nil {
 		return 0, err
 	}
-	if do == stay && !fresh && now.unheard() && late(app, s.r.cfg.Now()) {
-		if err := s.revise(ctx, w, app, func(o *unstructured.Unstructured) { s.remind(o) }); err != nil {
+	mending, unheard := time.Duration(0), now.unheard()
+	switch idle := do == stay && !fresh; {
+	case idle && unheard && late(app, s.r.cfg.Now()):
+		_, sofar := reminded(app)
+		if err := s.revise(ctx, w, app, func(o *unstructured.Unstructured) { remindAgain(o, sofar, s.r.cfg.Now()) }); err != nil {
+			return 0, err
+		}
+	case idle && !unheard:
+		var err error
+		if mending, err = s.mend(ctx, w, d, app); err != nil {
 			return 0, err
 		}
 	}
@@ -160,10 +169,11 @@ func (s *shift) carry(ctx context.Context, w *writer, d runtime.Deployment, m *m
 	switch {
 	case run != nil && !ended(run):
 		return waitAgain, nil
-	case now.unheard(): // many may be at once, by one push
-		return 2 * waitAgain, nil
+	case unheard: // many may be at once, by one push
+		rest, _ := remindIn(app, s.r.cfg.Now())
+		return max(rest, 2*waitAgain), nil
 	}
-	return 0, nil
+	return mending, nil
 }
 
 // act does a move. Each is one write, to the Application as it was read.
@@ -230,29 +240,6 @@ func (s syncing) unheard() bool {
 		return true
 	}
 	return s.want != nil && s.app.Operation.sync() == s.want.ID && (state == nil || state.Operation.sync() != s.want.ID)
-}
-
-// late reports whether Argo CD was asked, or reminded, a while ago.
-func late(app *unstructured.Unstructured, now time.Time) bool {
-	last, err := time.Parse(time.RFC3339, app.GetAnnotations()[remindedMark])
-	return err == nil && now.Sub(last) >= remindAfter
-}
-
-// remind is a change that means nothing.
-func (s *shift) remind(o *unstructured.Unstructured) {
-	mark(o, remindedMark, s.r.cfg.Now().UTC().Format(time.RFC3339))
-}
-
-// mark sets annotations, given as pairs.
-func mark(o *unstructured.Unstructured, pairs ...string) {
-	marks := o.GetAnnotations()
-	if marks == nil {
-		marks = map[string]string{}
-	}
-	for i := 0; i < len(pairs); i += 2 {
-		marks[pairs[i]] = pairs[i+1]
-	}
-	o.SetAnnotations(marks)
 }
 
 // revise changes an Application if it is still as it was read; otherwise it is

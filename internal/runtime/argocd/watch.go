@@ -33,6 +33,8 @@ type shift struct {
 	diffs   *differences
 	hosts   sync.Mutex // held by whoever writes Argo CD's list of host keys
 
+	asks turns
+
 	mu      sync.Mutex
 	there   map[string]bool        // objects that were there during this shift
 	heals   map[string][]time.Time // when they were put right
