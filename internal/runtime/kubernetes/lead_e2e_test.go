@@ -22,9 +22,9 @@ import (
 	"github.com/droverhq/drover/internal/runtime/kubernetes"
 )
 
-// leaseTime is as long as it is by default: a machine that is busy for a few seconds
-// makes nobody lose a lease.
-const leaseTime = 15 * time.Second
+// leaseTime outlasts a machine that stands still for a while: nobody loses a lease who
+// is not to.
+const leaseTime = 30 * time.Second
 
 // leading runs a replica and returns when it is at work; done has what Lead
 // returned.

@@ -76,6 +76,7 @@ func TestWhatIsDoneBeforeTheWatchBeginsIsPutRight(t *testing.T) {
 	begins := make(chan struct{})
 	var watches atomic.Int64
 	rt, id := open(t, system(t), func(cfg *kubernetes.Config) {
+		cfg.Vigil = time.Hour // what cannot be watched is not to be found by lists meanwhile
 		cfg.Wrap = func(next http.RoundTripper) http.RoundTripper {
 			return roundTrip(func(r *http.Request) (*http.Response, error) {
 				if r.Method == http.MethodGet && (r.URL.Path == "/api/v1/configmaps" || r.URL.Path == "/api/v1/namespaces") { // those of the whole cluster
@@ -100,7 +101,8 @@ func TestWhatIsDoneBeforeTheWatchBeginsIsPutRight(t *testing.T) {
 	if err := c.Delete(t.Context(), "removed", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if value(t, ns, "changed") != "by hand" || watches.Load() == 0 {
+	eventually(t, "the watch is on its way", func() bool { return watches.Load() > 0 })
+	if value(t, ns, "changed") != "by hand" {
 		t.Fatal("it was watched before: the test shows nothing")
 	}
 	close(begins)
