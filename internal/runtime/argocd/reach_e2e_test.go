@@ -31,20 +31,29 @@ func TestReachIsTakenBack(t *testing.T) {
 	apply(t, rt, item(1, beside))
 	await(t, rt, beside, "synced", synced(first))
 
-	d.Namespaces = nil
+	refused := func(generation int64) func(runtime.Observed, runtime.Deployed) bool {
+		return func(o runtime.Observed, d runtime.Deployed) bool {
+			for _, c := range d.Conditions {
+				if o.Generation == generation && o.State == runtime.Ready && strings.Contains(c.Message, ns) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	// Argo CD hears of projects and of Applications by two watches: what is pushed before
+	// it has heard that it may not is deployed.
+	d.Namespaces, d.Refresh = nil, "narrow"
 	apply(t, rt, item(2, d))
+	await(t, rt, d, "refused", refused(2))
 	repo.Commit(t, "main", map[string]gitserver.Entry{"k8s/a.yaml": configMap("a", "2")})
 	d.Refresh = "push-1"
 	apply(t, rt, item(3, d))
-	got := await(t, rt, d, "refused", func(o runtime.Observed, d runtime.Deployed) bool {
-		for _, c := range d.Conditions {
-			if o.Generation == 3 && strings.Contains(c.Message, ns) {
-				return true
-			}
-		}
-		return false
-	})
+	got := await(t, rt, d, "refused again", refused(3))
 	t.Logf("it says %+v", got.Conditions)
+	a.Wait(t, "gitopsdepl-"+d.UID, "looked at", func(o *unstructured.Unstructured) bool {
+		return o.GetAnnotations()["argocd.argoproj.io/refresh"] == ""
+	})
 	if v := value(t, ns, "a"); v != "1" {
 		t.Errorf("what was deployed is %q", v)
 	}

@@ -180,8 +180,10 @@ func TestMany(t *testing.T) {
 	}
 	all := func(rt runtime.Runtime, state runtime.State) {
 		t.Helper()
-		limit := time.After(6 * time.Minute)
-		for {
+		const patience = 4 * time.Minute // for one more of them
+		limit := time.NewTimer(patience)
+		defer limit.Stop()
+		for before := n; ; {
 			seen, err := rt.Observe(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -195,9 +197,13 @@ func TestMany(t *testing.T) {
 			if left == 0 {
 				return
 			}
+			if left < before {
+				before = left
+				limit.Reset(patience)
+			}
 			select {
 			case <-rt.Changed():
-			case <-limit:
+			case <-limit.C:
 				t.Fatalf("%d are not %s", left, state)
 			}
 		}
