@@ -66,7 +66,19 @@ func patch(t *testing.T, a *argocd.Server, name, change string) {
 
 const refresh = `{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"normal"}}}`
 
-const terminate = `{"status":{"operationState":{"phase":"Terminating"}}}`
+// end has a sync that is under way end. Argo CD writes there too, and may write over it: it
+// is to be asked for whenever a sync is seen to go on.
+func end(t *testing.T, a *argocd.Server, app *unstructured.Unstructured) {
+	t.Helper()
+	if app == nil || argocd.Field(app, "status.operationState.phase") != "Running" {
+		return
+	}
+	change := fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"status":{"operationState":{"phase":"Terminating"}}}`, app.GetResourceVersion())
+	_, err := a.Applications().Patch(t.Context(), app.GetName(), types.MergePatchType, []byte(change), metav1.PatchOptions{})
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) { // there is a newer one to look at
+		t.Fatal(err)
+	}
+}
 
 func value(t *testing.T, c *kubernetes.Cluster, namespace, name string) string {
 	t.Helper()
@@ -181,8 +193,8 @@ func TestSyncsAreAskedForAndTerminated(t *testing.T) {
 	})
 	patch(t, a, name, operation("lost", first))
 	done = took(t, "terminated")
-	patch(t, a, name, terminate)
 	app := a.Wait(t, name, "terminated", func(app *unstructured.Unstructured) bool {
+		end(t, a, app)
 		_, there := app.Object["operation"]
 		return !there && argocd.Field(app, "status.operationState.phase") == "Failed"
 	})

@@ -110,15 +110,8 @@ func remove(t *testing.T, a *argocd.Server, name string) {
 	if err := a.Applications().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	app, err := a.Applications().Get(t.Context(), name, metav1.GetOptions{})
-	if err == nil && argocd.Field(app, "status.operationState.phase") == "Running" {
-		_, err = a.Applications().Patch(t.Context(), name, types.MergePatchType, []byte(terminate), metav1.PatchOptions{})
-	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		t.Fatal(err)
-	}
 	defer remind(t, a, name, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"reminded":"%d"}}}`, i) })()
-	a.Wait(t, name, "gone", func(app *unstructured.Unstructured) bool { return app == nil })
+	a.Wait(t, name, "gone", func(app *unstructured.Unstructured) bool { end(t, a, app); return app == nil })
 }
 
 // remind changes an Application every ten seconds, until it is stopped: now and then Argo
