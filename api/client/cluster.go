@@ -8,12 +8,13 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 )
 
-// Join has the lines made that bring a cluster's agent onto it, with a runtime; empty:
-// the server's default.
-func (c *Client) Join(ctx context.Context, cluster, runtime string) (v1.Join, error) {
+// Join has the lines made that bring a cluster's agent onto it, with a runtime and into
+// a namespace; empty: the server's defaults.
+func (c *Client) Join(ctx context.Context, cluster, runtime, namespace string) (v1.Join, error) {
 	var out v1.Join
 	query := url.Values{}
 	set(query, "runtime", runtime)
+	set(query, "namespace", namespace)
 	err := c.do(ctx, call{method: http.MethodPost, path: []string{"clusters", cluster, "join"}, query: query}, &out)
 	return out, err
 }

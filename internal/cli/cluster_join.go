@@ -33,7 +33,8 @@ is, and puts the agent there.`,
   drover cluster register edge --provider aws --region us-east-1 --kubeconfig edge.kubeconfig
   drover cluster register edge                 # another line for the same cluster
   drover cluster register edge --helm
-  drover cluster register edge --runtime argocd`,
+  drover cluster register edge --runtime argocd
+  drover cluster register far --provider aws --region us-east-1 --namespace drover-far   # beside the agent of edge, in one Kubernetes`,
 		Args:              arguments(1, 1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -112,14 +113,16 @@ offering has changed that needs other rights, too: what runs there is left alone
 
 // joinWay is how an agent is put onto a cluster.
 type joinWay struct {
-	helm    bool
-	runtime string
+	helm      bool
+	runtime   string
+	namespace string
 }
 
 func (c *CLI) joinFlags(cmd *cobra.Command, way *joinWay, w *waitFlags) *cobra.Command {
 	cmd.Flags().StringVar(&way.runtime, "runtime", "", "what the agent works with: kubernetes, or argocd where deployments go through an Argo CD of the cluster [kubernetes]")
 	cmd.RegisterFlagCompletionFunc("runtime", cobra.FixedCompletions([]string{"kubernetes", "argocd"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVar(&way.helm, "helm", false, "the line for Helm and the chart deploy/helm/drover-agent")
+	cmd.Flags().StringVar(&way.namespace, "namespace", "", "`namespace` of the agent: one of its own, where the Kubernetes has the agent of another cluster already [drover-system]")
 	w.register(cmd, "ready")
 	setDefault(cmd, "timeout", clusterWait)
 	outputFlag(cmd, "text", "json", "yaml")
@@ -139,7 +142,7 @@ func (c *CLI) showJoin(cmd *cobra.Command, s *session, r v1.Resource, o v1.Objec
 		return usagef("--runtime %s: it is kubernetes or argocd", quoted(way.runtime))
 	}
 	helm := way.helm
-	join, err := s.Join(cmd.Context(), o.ID, way.runtime)
+	join, err := s.Join(cmd.Context(), o.ID, way.runtime, way.namespace)
 	if err != nil {
 		return fmt.Errorf("cluster %s is known, but there is no line for it: %w", quoted(o.ID), err)
 	}
@@ -167,7 +170,13 @@ func (c *CLI) showJoin(cmd *cobra.Command, s *session, r v1.Resource, o v1.Objec
 	if at := lineServer(join.Command); loopback(at) {
 		c.note("It names %s, which only this machine reaches: start the server with --public-url for a cluster elsewhere.", clean(at, false))
 	}
-	c.note("It brings the rights for instances of the fleet's offerings; `drover deploy rights` prints those for deployments.")
+	rights := "drover deploy rights"
+	if way.namespace == "" {
+		c.note("In a Kubernetes that has the agent of another cluster already it would take that one's place: give this one a namespace of its own then (--namespace).")
+	} else {
+		rights += " --account " + clean(way.namespace, false) + "/drover-agent"
+	}
+	c.note("It brings the rights for instances of the fleet's offerings; `%s` prints those for deployments.", rights)
 	if !w.wait {
 		c.note("The agent then connects out, and the cluster becomes ready: `drover wait cluster %s` waits for it.", clean(o.ID, false))
 		return nil

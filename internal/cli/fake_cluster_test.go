@@ -148,8 +148,10 @@ func (f *fake) join(r *http.Request) (any, error) {
 		return nil, err
 	}
 	at := "https://drover.example.org/api/v1/clusters/" + o.ID + "/install?"
-	if runtime := r.URL.Query().Get("runtime"); runtime != "" {
-		at += "runtime=" + runtime + "&"
+	for _, name := range []string{"namespace", "runtime"} {
+		if value := r.URL.Query().Get(name); value != "" {
+			at += name + "=" + value + "&"
+		}
 	}
 	return v1.Join{Command: `kubectl apply --server-side -f "` + at + `join=t0ken"`, Helm: `helm upgrade --install drover-agent deploy/helm/drover-agent --values "` + at + `format=values&join=t0ken"`, Expires: born}, nil
 }

@@ -85,7 +85,7 @@ func (f *fake) deploymentRoutes() map[string]func(r *http.Request) (any, error) 
 				Diff:       []v1.DeployedDifference{{Kind: "Secret", Namespace: "shop", Name: "key", Change: "change", Text: "-a\n+b"}, {Kind: "Namespace", Name: "old", Change: "remove"}},
 				NoDiff:     "Redis is away",
 				Healed:     &v1.DeploymentHealed{At: born, What: "the Application was deleted"},
-				History:    []v1.DeployedRevision{{ID: 1, Revision: strings.Repeat("cd", 20), Path: "k8s", Author: "anna", Message: "more pages", Started: born, Deployed: born.Add(3e9)},
+				History: []v1.DeployedRevision{{ID: 1, Revision: strings.Repeat("cd", 20), Path: "k8s", Author: "anna", Message: "more pages", Started: born, Deployed: born.Add(3e9)},
 					{ID: 2, Revision: strings.Repeat("ef", 20), Path: "k8s", By: "automated", Cause: pushOfAnn, Started: born, Deployed: born},
 					{ID: 3, Revision: strings.Repeat("ef", 20), Path: "k8s", By: "shop-r1", Deployed: born}}}, nil
 		},

@@ -9,14 +9,14 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 )
 
-// Names of what an agent is on its cluster.
+// Names of what an agent is on its cluster, where nobody says another namespace.
 const (
 	AgentNamespace = "drover-system"
 	AgentName      = "drover-agent"
 )
 
 // InstallConfig is what an agent is put on a Kubernetes cluster with. All but
-// Rules, Runtime, Health and Trace are required.
+// Rules, Runtime, Namespace, Health and Trace are required.
 type InstallConfig struct {
 	Server  string // URL that the agent connects to
 	Cluster string // id
@@ -27,6 +27,9 @@ type InstallConfig struct {
 	// of the cluster; default kubernetes. Neither gives the rights to deploy: see
 	// [Rights].
 	Runtime string
+	// Namespace that it is put into; default AgentNamespace. Agents of several clusters
+	// in one Kubernetes need one each, or the second takes the place of the first.
+	Namespace string
 	// Health is the port where the agent says that it is well; 0: nowhere, and
 	// Kubernetes restarts it only when it ends.
 	Health int
@@ -44,7 +47,22 @@ func (c InstallConfig) check() error {
 	if c.Runtime != "" && c.Runtime != "kubernetes" && c.Runtime != "argocd" {
 		return fault.New(fault.Invalid, "an agent is installed with the runtime kubernetes or argocd, and not %.40q", c.Runtime)
 	}
+	if c.Namespace != "" && !namespaceName.MatchString(c.Namespace) {
+		return fault.New(fault.Invalid, "%.80q is no name of a namespace", c.Namespace).Because("namespace")
+	}
 	return nil
+}
+
+// Wide is what those objects of the agent are called that are in no namespace. Where it
+// is in one of its own they are its own, too.
+func (c InstallConfig) Wide() string { return besides(AgentName, c.Namespace) }
+
+// besides is a name for an agent in a namespace, beside that of an agent in the usual one.
+func besides(name, namespace string) string {
+	if namespace == "" || namespace == AgentNamespace {
+		return name
+	}
+	return name + "-" + namespace
 }
 
 // Install is a stream of YAML documents for `kubectl apply -f`. The same
@@ -61,6 +79,9 @@ func (c InstallConfig) render(t *template.Template) ([]byte, error) {
 	}
 	if c.Runtime == "" {
 		c.Runtime = "kubernetes"
+	}
+	if c.Namespace == "" {
+		c.Namespace = AgentNamespace
 	}
 	var b bytes.Buffer
 	if err := t.Execute(&b, c); err != nil {
@@ -110,7 +131,7 @@ var installTemplate = parse(`# The agent of one Drover cluster. Its token is in 
 apiVersion: v1
 kind: Namespace
 metadata:
-  name: ` + AgentNamespace + `
+  name: {{.Namespace}}
   labels:
     app.kubernetes.io/name: ` + AgentName + `
 ---

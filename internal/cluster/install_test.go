@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"bytes"
+	or "cmp"
 	"encoding/json"
 	"os"
 	"slices"
@@ -55,6 +56,45 @@ func TestInstall(t *testing.T) {
 	want := []string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret", "Deployment"}
 	if d := cmp.Diff(want, kinds); d != "" {
 		t.Error(d)
+	}
+}
+
+// Agents of two clusters in one Kubernetes, each in a namespace of its own, have no
+// object in common; the usual names are as they were.
+func TestTwoAgentsInOneKubernetes(t *testing.T) {
+	second := installed
+	second.Cluster, second.Namespace = "far", "drover-far"
+	names := func(c cluster.InstallConfig) map[string]bool {
+		stream, err := cluster.Install(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]bool{}
+		for _, d := range documents(t, stream) {
+			meta := d["metadata"].(map[string]any)
+			namespace, _ := meta["namespace"].(string)
+			out[d["kind"].(string)+" "+namespace+"/"+meta["name"].(string)] = true
+		}
+		return out
+	}
+	one, two := names(installed), names(second)
+	for name := range two {
+		if one[name] {
+			t.Errorf("both have the %s", name)
+		}
+	}
+	for _, want := range []string{"Namespace /drover-system", "ClusterRole /drover-agent", "ClusterRoleBinding /drover-agent", "Deployment drover-system/drover-agent", "Secret drover-system/drover-join"} {
+		if !one[want] {
+			t.Errorf("there is no %s: %v", want, one)
+		}
+	}
+	stream, _ := cluster.Install(second)
+	if text := string(stream); strings.Contains(text, "drover-system") || !strings.Contains(text, "lease=drover-agent,namespace=drover-far") {
+		t.Errorf("%s", text)
+	}
+	second.Namespace = "Not One"
+	if _, err := cluster.Install(second); !fault.Is(err, fault.Invalid) {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -133,9 +173,11 @@ func TestTheChartSaysTheSame(t *testing.T) {
 	watched.Health = 8081
 	beside := installed
 	beside.Runtime = "argocd"
+	apart := installed
+	apart.Namespace = "drover-far"
 	traced := installed
 	traced.Trace = "https://collector.example.org:4318/x\"y"
-	for reason, c := range map[string]cluster.InstallConfig{"rules": installed, "no rules": bare, "a health port": watched, "beside Argo CD": beside, "traced": traced} {
+	for reason, c := range map[string]cluster.InstallConfig{"rules": installed, "a namespace of its own": apart, "no rules": bare, "a health port": watched, "beside Argo CD": beside, "traced": traced} {
 		t.Run(reason, func(t *testing.T) {
 			wrote, err := cluster.Values(c)
 			if err != nil {
@@ -160,7 +202,7 @@ func TestTheChartSaysTheSame(t *testing.T) {
 				values[key] = v
 			}
 			var rendered bytes.Buffer
-			if err := chart.Execute(&rendered, map[string]any{"Values": values, "Release": map[string]any{"Namespace": cluster.AgentNamespace}}); err != nil {
+			if err := chart.Execute(&rendered, map[string]any{"Values": values, "Release": map[string]any{"Namespace": or.Or(c.Namespace, cluster.AgentNamespace)}}); err != nil {
 				t.Fatal(err)
 			}
 			stream, err := cluster.Install(c)

@@ -6,14 +6,14 @@ const agentText = `apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: drover-agent
-  namespace: drover-system
+  namespace: {{.Namespace}}
   labels:
     app.kubernetes.io/name: drover-agent
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata:
-  name: drover-agent
+  name: {{.Wide}}
   labels:
     app.kubernetes.io/name: drover-agent
 rules:{{template "rules" .Rules}}
@@ -21,24 +21,24 @@ rules:{{template "rules" .Rules}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: drover-agent
+  name: {{.Wide}}
   labels:
     app.kubernetes.io/name: drover-agent
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
-  name: drover-agent
+  name: {{.Wide}}
 subjects:
   - kind: ServiceAccount
     name: drover-agent
-    namespace: drover-system
+    namespace: {{.Namespace}}
 ---
 # What it keeps over restarts, and which of its replicas is the active one.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
   name: drover-agent
-  namespace: drover-system
+  namespace: {{.Namespace}}
   labels:
     app.kubernetes.io/name: drover-agent
 rules:
@@ -53,7 +53,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
   name: drover-agent
-  namespace: drover-system
+  namespace: {{.Namespace}}
   labels:
     app.kubernetes.io/name: drover-agent
 roleRef:
@@ -63,13 +63,13 @@ roleRef:
 subjects:
   - kind: ServiceAccount
     name: drover-agent
-    namespace: drover-system
+    namespace: {{.Namespace}}
 ---
 apiVersion: v1
 kind: Secret
 metadata:
   name: drover-join
-  namespace: drover-system
+  namespace: {{.Namespace}}
   labels:
     app.kubernetes.io/name: drover-agent
 type: Opaque
@@ -80,7 +80,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: drover-agent
-  namespace: drover-system
+  namespace: {{.Namespace}}
   labels:
     app.kubernetes.io/name: drover-agent
 spec:
@@ -114,7 +114,7 @@ spec:
           args:
             - agent
             - --runtime={{.Runtime}}
-            - --runtime-options=lease=drover-agent,namespace=drover-system
+            - --runtime-options=lease=drover-agent,namespace={{.Namespace}}
             - {{json (print "--server=" .Server)}}
             - {{json (print "--cluster=" .Cluster)}}
             - --token-file=/var/run/drover/token

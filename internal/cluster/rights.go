@@ -52,11 +52,16 @@ func Rights(c RightsConfig) ([]byte, error) {
 	if i := slices.IndexFunc(c.Namespaces, func(n string) bool { return !namespaceName.MatchString(n) }); i >= 0 {
 		return nil, fault.New(fault.Invalid, "%.80q is no name of a namespace", c.Namespaces[i])
 	}
+	suffix := besides("", namespace)
+	if name != AgentName {
+		suffix += "-" + name
+	}
 	var b bytes.Buffer
 	err := rightsTemplate.ExecuteTemplate(&b, c.Runtime, struct {
 		RightsConfig
 		AccountNamespace, AccountName string
-	}{c, namespace, name})
+		Suffix                        string // of bindings, or those of another agent would be replaced
+	}{c, namespace, name, suffix})
 	if err != nil {
 		return nil, fault.New(fault.Internal, "cannot write the agent's rights: %w", err)
 	}
@@ -84,7 +89,7 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: drover-deploy-namespaces
+  name: drover-deploy-namespaces{{.Suffix}}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
@@ -133,7 +138,7 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata:
-  name: drover-deploy
+  name: drover-deploy{{.Suffix}}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: ClusterRole
@@ -143,7 +148,7 @@ roleRef:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: drover-deploy
+  name: drover-deploy{{$.Suffix}}
   namespace: {{.}}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
@@ -178,7 +183,7 @@ rules:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: drover-deploy
+  name: drover-deploy{{.Suffix}}
   namespace: {{.ArgoCD}}
 roleRef:
   apiGroup: rbac.authorization.k8s.io

@@ -25,6 +25,11 @@ func TestRights(t *testing.T) {
 				"ClusterRoleBinding /drover-deploy"}},
 		{"beside Argo CD in its namespace", cluster.RightsConfig{Runtime: "argocd", ArgoCD: "gitops"},
 			[]string{"Role gitops/drover-deploy", "RoleBinding gitops/drover-deploy", "ClusterRole /drover-deploy-namespaces", "ClusterRoleBinding /drover-deploy-namespaces"}},
+		{"of another agent, beside those of the first", cluster.RightsConfig{Runtime: "argocd", Account: "drover-b/drover-agent"},
+			[]string{"Role argocd/drover-deploy", "RoleBinding argocd/drover-deploy-drover-b", "ClusterRole /drover-deploy-namespaces", "ClusterRoleBinding /drover-deploy-namespaces-drover-b"}},
+		{"of another account in a namespace", cluster.RightsConfig{Runtime: "kubernetes", Namespaces: []string{"shop"}, Account: "drover-system/second"},
+			[]string{"ClusterRole /drover-deploy", "ClusterRole /drover-deploy-workloads", "ClusterRole /drover-deploy-namespaces", "ClusterRoleBinding /drover-deploy-namespaces-second",
+				"RoleBinding shop/drover-deploy-second"}},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			stream, err := cluster.Rights(c.config)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -29,6 +30,9 @@ const (
 	installPath   = "/api/v1/clusters/{id}/install"
 )
 
+var namespaceParam = &huma.Param{Name: "namespace", In: "query", Description: "Namespace of the agent; agents of several clusters in one Kubernetes need one each. Default drover-system",
+	Schema: &huma.Schema{Type: "string", MaxLength: new(63)}}
+
 func (o *own) routesInstall() {
 	yaml := &huma.MediaType{Schema: &huma.Schema{Type: "string"}}
 	o.raw(huma.Operation{
@@ -41,6 +45,7 @@ func (o *own) routesInstall() {
 			pathParam("id", "Id of the cluster"),
 			queryParam("join", "Token of POST /api/v1/clusters/{id}/join, in place of a bearer token", "string"),
 			{Name: "runtime", In: "query", Description: "argocd: deployments are carried out by an Argo CD of the cluster; default kubernetes", Schema: &huma.Schema{Type: "string", Enum: []any{"kubernetes", "argocd"}}},
+			namespaceParam,
 			{Name: "format", In: "query", Description: "values: those of the chart drover-agent, for Helm", Schema: &huma.Schema{Type: "string", Enum: []any{"manifests", "values"}}},
 		},
 		Responses: map[string]*huma.Response{"200": {Description: "YAML", Content: map[string]*huma.MediaType{"application/yaml": yaml}}},
@@ -54,8 +59,9 @@ func (o *own) routesInstall() {
 }
 
 func (o *own) join(ctx context.Context, in *struct {
-	ID      string `path:"id" doc:"Id of the cluster" maxLength:"256"`
-	Runtime string `query:"runtime" enum:"kubernetes,argocd" doc:"argocd: deployments are carried out by an Argo CD of the cluster; default kubernetes"`
+	ID        string `path:"id" doc:"Id of the cluster" maxLength:"256"`
+	Runtime   string `query:"runtime" enum:"kubernetes,argocd" doc:"argocd: deployments are carried out by an Argo CD of the cluster; default kubernetes"`
+	Namespace string `query:"namespace" pattern:"^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$" maxLength:"63" doc:"Namespace of the agent; agents of several clusters in one Kubernetes need one each. Default drover-system"`
 }) (*body[v1.Join], error) {
 	if !access.From(ctx).Admin {
 		return nil, fault.New(fault.Denied, "only an operator may bring agents onto clusters")
@@ -73,11 +79,14 @@ func (o *own) join(ctx context.Context, in *struct {
 	if in.Runtime != "" {
 		query = "runtime=" + in.Runtime + "&" + query
 	}
+	if in.Namespace != "" {
+		query = "namespace=" + in.Namespace + "&" + query
+	}
 	at := strings.TrimRight(o.URL, "/") + strings.Replace(installPath, "{id}", url.PathEscape(in.ID), 1)
 	return &body[v1.Join]{v1.Join{
 		Command: fmt.Sprintf(`kubectl apply --server-side -f "%s?%s"`, at, query),
 		Helm: fmt.Sprintf(`helm upgrade --install %s deploy/helm/drover-agent --namespace %s --create-namespace --values "%s?format=values&%s"`,
-			cluster.AgentName, cluster.AgentNamespace, at, query),
+			cluster.AgentName, cmp.Or(in.Namespace, cluster.AgentNamespace), at, query),
 		Expires: expires,
 	}}, nil
 }
@@ -109,7 +118,7 @@ func (o *own) install(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	o.audited(w, r, false, func(w http.ResponseWriter, r *http.Request) {
-		data, err := o.installation(r.Context(), id, r.URL.Query().Get("format"), r.URL.Query().Get("runtime"))
+		data, err := o.installation(r.Context(), id, r.URL.Query())
 		if err != nil {
 			o.fail(w, r, err)
 			return
@@ -119,7 +128,8 @@ func (o *own) install(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (o *own) installation(ctx context.Context, id, format, runtime string) ([]byte, error) {
+func (o *own) installation(ctx context.Context, id string, query url.Values) ([]byte, error) {
+	format := query.Get("format")
 	if format != "" && format != "manifests" && format != "values" {
 		return nil, fault.New(fault.Invalid, "format is manifests or values").Because("field")
 	}
@@ -132,7 +142,7 @@ func (o *own) installation(ctx context.Context, id, format, runtime string) ([]b
 	if err != nil {
 		return nil, err
 	}
-	c.Runtime = runtime
+	c.Runtime, c.Namespace = query.Get("runtime"), query.Get("namespace")
 	if c.Token, _, err = o.Issuer.Issue(ctx, claims, firstTTL); err != nil {
 		return nil, err
 	}
