@@ -54,6 +54,13 @@ func (c *Client) Heads(ctx context.Context, limit int) (v1.Heads, error) {
 	return out, err
 }
 
+// EraseChange takes the content of a change out of the log.
+func (c *Client) EraseChange(ctx context.Context, seq int64, reason string) (v1.Erasure, error) {
+	var out v1.Erasure
+	err := c.do(ctx, call{method: http.MethodPost, path: []string{"ledger", "changes", strconv.FormatInt(seq, 10), "erase"}, body: v1.EraseChange{Reason: reason}}, &out)
+	return out, err
+}
+
 // Verify has the server look at its whole ledger, and tells how far that is.
 func (c *Client) Verify(ctx context.Context, r v1.VerifyRequest, progress func(v1.VerifyProgress)) (v1.Verification, error) {
 	var out *v1.Verification

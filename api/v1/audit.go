@@ -75,8 +75,21 @@ type Verification struct {
 	Heads     int         `json:"heads" doc:"That were kept elsewhere, and are those of this ledger"`
 	History   time.Time   `json:"history,omitzero" doc:"Where the log was truncated: it is whole from then on"`
 	Truncated int64       `json:"truncated,omitempty" doc:"Up to this change only what each object was is there"`
+	Erasures  []Erasure   `json:"erasures,omitempty" doc:"The first 1,000 of those without their content"`
 	Last      *SealedHead `json:"last,omitempty"`
 	Flaw      *Flaw       `json:"flaw,omitempty" doc:"Missing: everything holds"`
+}
+
+// EraseChange takes the content of a change out of the log: POST
+// /api/v1/ledger/changes/<seq>/erase, operators only.
+type EraseChange struct {
+	Reason string `json:"reason" minLength:"1" maxLength:"200" doc:"Why; it stays in the audit"`
+}
+
+// Erasure is a change without its content.
+type Erasure struct {
+	Seq int64  `json:"seq"`
+	Of  string `json:"of" doc:"kind/id of the object"`
 }
 
 // Flaw is the first place where a ledger is not what was written.

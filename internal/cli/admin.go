@@ -98,7 +98,7 @@ func (c *CLI) ledgerCommand() *cobra.Command {
 			return t.write(c.cfg.Out)
 		},
 	}
-	cmd.AddCommand(c.headsCommand(), c.verifyCommand())
+	cmd.AddCommand(c.headsCommand(), c.verifyCommand(), c.eraseCommand())
 	outputFlag(cmd, "text", "json", "yaml")
 	return cmd
 }

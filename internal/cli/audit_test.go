@@ -61,6 +61,14 @@ func archive(t *testing.T, flaw *v1.Flaw) *httptest.Server {
 	mux.HandleFunc("GET /api/v1/ledger/heads", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, v1.Heads{Ledger: "l1", Heads: []v1.SealedHead{{Block: 3}}, Text: "ledger l1\nhead 3\n"})
 	})
+	mux.HandleFunc("POST /api/v1/ledger/changes/{seq}/erase", func(w http.ResponseWriter, r *http.Request) {
+		var in v1.EraseChange
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.Reason != "a card number" {
+			t.Error(in, err)
+		}
+		seq, _ := strconv.ParseInt(r.PathValue("seq"), 10, 64)
+		answer(w, v1.Erasure{Seq: seq, Of: "instance/rex"})
+	})
 	mux.HandleFunc("POST /api/v1/ledger/verify", func(w http.ResponseWriter, r *http.Request) {
 		var in v1.VerifyRequest
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
@@ -102,6 +110,10 @@ func TestAuditIsShown(t *testing.T) {
 		{"no time", []string{"audit", "--since", "yesterday"}, 2, 0, ""},
 		{"a limit that there is not", []string{"audit", "--limit", "0"}, 2, 0, ""},
 		{"heads", []string{"ledger", "heads"}, 0, 3, "head 3"},
+		{"a content is erased", []string{"ledger", "erase", "7", "--reason", "a card number", "--yes"}, 0, 1, "change 7 of instance/rex erased"},
+		{"not without a reason", []string{"ledger", "erase", "7", "--yes"}, 2, 0, ""},
+		{"nor without a word of a person", []string{"ledger", "erase", "7", "--reason", "a card number"}, 2, 0, ""},
+		{"nor what is no change", []string{"ledger", "erase", "rex", "--reason", "a card number", "--yes"}, 2, 0, ""},
 		{"heads as JSON", []string{"ledger", "heads", "-o", "json"}, 0, 15, `"block": 3`},
 	} {
 		code, out, complaints := audited(t, server, nil, c.args...)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,6 +49,53 @@ A log that was rewritten as a whole no longer has that head.`,
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 1, "how many, the newest first")
+	outputFlag(cmd, "text", "json", "yaml")
+	return cmd
+}
+
+func (c *CLI) eraseCommand() *cobra.Command {
+	var reason string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "erase CHANGE",
+		Short: "Take the content of a change out of the log, for good",
+		Long: `For what must not be kept: a password in a wrong field, somebody's data. Who wrote it, when
+and about what stays, and drover ledger verify still holds and names what was erased.
+Who erased it and why is in drover audit. Change or delete the object first: what it
+is now is never erased. Copies elsewhere (backups, receivers of events) keep theirs.`,
+		Example: `  drover audit --name rex -o jsonl     # seq is the number of the change
+  drover ledger erase 4711 --reason "a card number in the description"`,
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			seq, err := strconv.ParseInt(args[0], 10, 64)
+			if err != nil || seq < 1 {
+				return usagef("%.40q is not the number of a change", args[0])
+			}
+			if reason == "" {
+				return usagef("say why: --reason")
+			}
+			s, err := c.connect(cmd)
+			if err != nil {
+				return err
+			}
+			if !yes {
+				if err := c.ask(fmt.Sprintf("Erase the content of change %d for good?", seq), "nothing was erased", fmt.Sprintf("erasing change %d wants --yes", seq)); err != nil {
+					return err
+				}
+			}
+			e, err := s.EraseChange(cmd.Context(), seq, reason)
+			if err != nil {
+				return err
+			}
+			if format := output(cmd); format == "json" || format == "yaml" {
+				return c.print(format, e)
+			}
+			c.printf("change %d of %s erased\n", e.Seq, clean(e.Of, false))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "`text` that stays in the audit; needed")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
 	outputFlag(cmd, "text", "json", "yaml")
 	return cmd
 }
@@ -169,6 +217,9 @@ func (c *CLI) verified(r v1.Verification) {
 	}
 	if r.Erased > 0 {
 		c.printf("Erased:    the content of %d of them; who wrote them when still holds\n", r.Erased)
+		for _, e := range r.Erasures {
+			c.printf("           change %d of %s\n", e.Seq, clean(e.Of, false))
+		}
 	}
 	c.printf("Unsealed:  %d newer changes\n", r.Unsealed)
 	if r.Truncated > 0 {

@@ -3,7 +3,9 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -45,6 +47,13 @@ func (o *own) routesAudit() {
 		OperationID: "get-heads", Method: http.MethodGet, Path: "/api/v1/ledger/heads", Tags: []string{"audit"},
 		Summary: "The newest heads of the sealed log, and its keys, for safe-keeping elsewhere; operators only",
 	}, o.ledgerHeads)
+	huma.Register(o.api, huma.Operation{
+		OperationID: "erase-change", Method: http.MethodPost, Path: "/api/v1/ledger/changes/{seq}/erase", Tags: []string{"audit"},
+		Summary: "Take the content of a change out of the log, for good; operators only",
+		Description: "Who wrote it, when and about what stays, and the ledger still verifies. A later change of the same object must be there, " +
+			"and the change must be sealed, which takes up to a minute. Who erased it and why is in the audit.",
+		DefaultStatus: http.StatusOK,
+	}, o.eraseChange)
 	o.raw(huma.Operation{
 		OperationID: "verify-ledger", Method: http.MethodPost, Path: "/api/v1/ledger/verify", Tags: []string{"audit"},
 		Summary: "Verify the whole ledger; operators only",
@@ -113,6 +122,27 @@ func (o *own) auditList(ctx context.Context, in *auditInput) (*body[v1.AuditReco
 	return &body[v1.AuditRecords]{out}, nil
 }
 
+type eraseInput struct {
+	Seq  int64 `path:"seq" minimum:"1" doc:"Number of the change"`
+	Body v1.EraseChange
+}
+
+func (o *own) eraseChange(ctx context.Context, in *eraseInput) (*body[v1.Erasure], error) {
+	if !access.From(ctx).Admin {
+		return nil, fault.New(fault.Denied, "only an operator may erase what is in the log")
+	}
+	reason := plainText(strings.TrimSpace(in.Body.Reason), maxText)
+	if reason == "" {
+		return nil, fault.New(fault.Invalid, "say why it is erased: that stays in the audit").Because("field")
+	}
+	of, err := o.Audit.Erase(ctx, in.Seq)
+	traceOf(ctx).about = plainText(fmt.Sprintf("change %d of %s: %s", in.Seq, of, reason), maxText)
+	if err != nil {
+		return nil, err
+	}
+	return &body[v1.Erasure]{v1.Erasure{Seq: in.Seq, Of: of.String()}}, nil
+}
+
 type headsInput struct {
 	Limit int `query:"limit" default:"1" minimum:"1" maximum:"1000" doc:"How many, the newest"`
 }
@@ -145,6 +175,9 @@ func WireReport(r ledger.Report) v1.Verification {
 	out := v1.Verification{
 		Ledger: r.Ledger, Blocks: r.Blocks, Changes: r.Changes, Erased: r.Erased, Unsealed: r.Unsealed, Objects: r.Objects,
 		Unknown: r.Unknown, Heads: r.Heads, History: r.History, Truncated: r.Truncated,
+	}
+	for _, e := range r.Erasures {
+		out.Erasures = append(out.Erasures, v1.Erasure{Seq: e.Seq, Of: e.Ref.String()})
 	}
 	if r.Last != nil {
 		last := WireHead(*r.Last)

@@ -48,7 +48,17 @@ type Report struct {
 	Last      *SealedHead `json:"last,omitempty"`
 	Flaw      *Flaw       `json:"flaw,omitempty"`
 	Truncated int64       `json:"truncated,omitempty"` // up to this change only what each object was is there
+	Erasures  []Erasure   `json:"erasures,omitempty"`  // the first of those that were erased
 }
+
+// Erasure is a change whose content was taken away.
+type Erasure struct {
+	Seq int64 `json:"seq"`
+	Ref Ref   `json:"object"`
+}
+
+// maxErasures bounds how many of them a report names.
+const maxErasures = 1000
 
 // Verifier is a fold over blocks and changes in their order: it is handed each
 // block, then the changes of that block, then those that are not sealed yet.
@@ -208,7 +218,9 @@ func (v *Verifier) Entry(e *Entry) *Flaw {
 		v.count++
 		v.Changes++
 		if e.Erased() {
-			v.Erased++
+			if v.Erased++; len(v.Erasures) < maxErasures {
+				v.Erasures = append(v.Erasures, Erasure{e.Seq, e.Ref()})
+			}
 		}
 	}
 	v.last = e.Seq

@@ -54,7 +54,8 @@ type dialect struct {
 	clock                    string // the time in microseconds; "" = the program's
 	rowNumber                string // extra column of object tables
 	trigram                  bool
-	alone                    bool // no other process writes
+	alone                    bool   // no other process writes
+	scrub                    string // has what was overwritten leave its files; "": the database does in time
 }
 
 var postgresDialect = dialect{
@@ -75,6 +76,7 @@ var sqliteDialect = dialect{
 	tableExists: "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = $1",
 	listIndexes: "SELECT name FROM sqlite_schema WHERE type = 'index' AND tbl_name = $1",
 	fence:       "0", rowNumber: "number INTEGER PRIMARY KEY, ", trigram: true, alone: true,
+	scrub: "PRAGMA wal_checkpoint(TRUNCATE)",
 }
 
 // connect opens the database that the URL names.
