@@ -15,7 +15,7 @@ import (
 
 // impatient is a policy that does not make tests wait.
 func impatient() consul.Config {
-	return consul.Config{Resilience: resilience.Config{Timeout: 5 * time.Second, Pause: time.Millisecond, Rest: time.Millisecond, Failures: 1000}}
+	return consul.Config{Resilience: resilience.Config{Timeout: time.Minute, Pause: time.Millisecond, Rest: time.Millisecond, Failures: 1000}}
 }
 
 // hands are those of somebody who uses Consul without Drover.

@@ -130,7 +130,7 @@ func watched(t *testing.T, b *bench) {
 		case <-told:
 		case err := <-ended:
 			t.Fatalf("%s: the watch has ended: %v", what, err)
-		case <-time.After(5 * time.Second):
+		case <-time.After(x.Patience):
 			t.Fatalf("%s: nothing was told", what)
 		}
 	}

@@ -253,14 +253,14 @@ func TestLife(t *testing.T) {
 	if res, err = x.Apply(t.Context(), c.Resource); err != nil || !res.Done || inside.get(t, "v1", "ConfigMap", "old") != nil {
 		t.Errorf("what is no longer named is still there: %+v, %v", res, err)
 	}
-	for n := 0; ; n++ {
+	for end := time.Now().Add(4 * time.Minute); ; {
 		if res, err = x.Destroy(t.Context(), c.Resource); err != nil {
 			t.Fatal(err)
 		}
 		if res.Done {
 			break
 		}
-		if n > 200 {
+		if time.Now().After(end) {
 			t.Fatalf("it is not gone: %s", res.Message)
 		}
 		time.Sleep(100 * time.Millisecond)

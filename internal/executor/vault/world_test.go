@@ -18,7 +18,7 @@ import (
 
 // impatient is a policy that does not make tests wait.
 func impatient() vault.Config {
-	return vault.Config{Resilience: resilience.Config{Timeout: 5 * time.Second, Pause: time.Millisecond, Rest: time.Millisecond, Failures: 1000}}
+	return vault.Config{Resilience: resilience.Config{Timeout: time.Minute, Pause: time.Millisecond, Rest: time.Millisecond, Failures: 1000}}
 }
 
 // hands are those of somebody who uses the server without Drover.

@@ -303,7 +303,7 @@ func definition(t *testing.T, a *testargo.Server) {
 		if err := json.Unmarshal(j, &o); err != nil {
 			t.Fatal(err)
 		}
-		m, err := manifest.Open(manifest.Config{Kubeconfig: a.Cluster.Kubeconfig()})
+		m, err := manifest.Open(manifest.Config{Kubeconfig: a.Cluster.Kubeconfig(), Establish: 4 * time.Minute})
 		if err == nil {
 			_, err = m.Apply(t.Context(), manifest.Set{Owner: "definition", Objects: []map[string]any{o}})
 		}
