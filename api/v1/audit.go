@@ -75,6 +75,7 @@ type Verification struct {
 	Heads     int         `json:"heads" doc:"That were kept elsewhere, and are those of this ledger"`
 	History   time.Time   `json:"history,omitzero" doc:"Where the log was truncated: it is whole from then on"`
 	Truncated int64       `json:"truncated,omitempty" doc:"Up to this change only what each object was is there"`
+	Leftover  int64       `json:"leftover,omitempty" doc:"Changes that truncation is yet to drop, and that nothing proves any more"`
 	Erasures  []Erasure   `json:"erasures,omitempty" doc:"The first 1,000 of those without their content"`
 	Last      *SealedHead `json:"last,omitempty"`
 	Flaw      *Flaw       `json:"flaw,omitempty" doc:"Missing: everything holds"`

@@ -225,6 +225,9 @@ func (c *CLI) verified(r v1.Verification) {
 	if r.Truncated > 0 {
 		c.printf("Truncated: up to change %d; there is history from %s on\n", r.Truncated, r.History.Local().Format(time.RFC3339))
 	}
+	if r.Leftover > 0 {
+		c.printf("Leftover:  %d changes that are yet to be dropped; nothing proves them any more\n", r.Leftover)
+	}
 	c.printf("Objects:   %d are what the log says\n", r.Objects)
 	if r.Unknown > 0 {
 		c.printf("Unknown:   %d objects of kinds that this program does not know\n", r.Unknown)

@@ -174,7 +174,7 @@ func WireHead(h ledger.SealedHead) v1.SealedHead {
 func WireReport(r ledger.Report) v1.Verification {
 	out := v1.Verification{
 		Ledger: r.Ledger, Blocks: r.Blocks, Changes: r.Changes, Erased: r.Erased, Unsealed: r.Unsealed, Objects: r.Objects,
-		Unknown: r.Unknown, Heads: r.Heads, History: r.History, Truncated: r.Truncated,
+		Unknown: r.Unknown, Heads: r.Heads, History: r.History, Truncated: r.Truncated, Leftover: r.Leftover,
 	}
 	for _, e := range r.Erasures {
 		out.Erasures = append(out.Erasures, v1.Erasure{Seq: e.Seq, Of: e.Ref.String()})

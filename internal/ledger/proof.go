@@ -159,15 +159,24 @@ func NewBlock(ledger Head, before *Block, entries []Entry, now time.Time) Block 
 	if before != nil {
 		b.Number, b.Previous = before.Number+1, before.Hash(ledger.Ledger)
 	}
-	root := begin("drover block 1")
 	for i := range entries {
-		s := NewSeal(&entries[i])
-		root.Write(s.Digest[:])
-		b.Seals = append(b.Seals, s)
+		b.Seals = append(b.Seals, NewSeal(&entries[i]))
 	}
-	b.Root = sum(root)
+	b.Root = b.sealed()
 	return b
 }
+
+// sealed is the root of a block by its seals.
+func (b *Block) sealed() Hash {
+	root := begin("drover block 1")
+	for i := range b.Seals {
+		root.Write(b.Seals[i].Digest[:])
+	}
+	return sum(root)
+}
+
+// whole reports whether truncation has left all its seals.
+func (b *Block) whole() bool { return int64(len(b.Seals)) == b.Last-b.First+1 }
 
 // Hash of a block: of everything about it but its seals, which its root stands
 // for, and the signature. It is the head of the chain that ends with it.
@@ -193,9 +202,12 @@ type Checkpoint struct {
 	At        time.Time // when it was made
 	Key       string
 	Signature []byte
+	// Pruned: what it drops is gone. Nothing proves that, and nothing needs to: whoever
+	// denies it has it dropped once more.
+	Pruned bool
 }
 
-// Hash of a checkpoint: of everything about it but the signature.
+// Hash of a checkpoint: of everything about it but the signature and what was done since.
 func (c *Checkpoint) Hash(ledger string) Hash {
 	w := begin("drover checkpoint 1")
 	text(w, ledger)

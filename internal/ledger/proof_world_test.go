@@ -109,6 +109,9 @@ func (s *shelf) prune(step func()) {
 			step()
 		}
 	}
+	s.checkpoints = slices.Clone(s.checkpoints)
+	s.checkpoints[len(s.checkpoints)-1].Pruned = true
+	step()
 }
 
 func (s *shelf) erase(seq int64) {

@@ -8,58 +8,6 @@ import (
 	"time"
 )
 
-// FlawKind says in which way a ledger is not what was written.
-type FlawKind string
-
-const (
-	FlawContent    FlawKind = "content"    // a change is not the one that was sealed
-	FlawMissing    FlawKind = "missing"    // a change is not there
-	FlawExtra      FlawKind = "extra"      // a change is there that nobody wrote
-	FlawChain      FlawKind = "chain"      // blocks do not follow each other
-	FlawSignature  FlawKind = "signature"  // a block was not signed by the ledger's key
-	FlawKey        FlawKind = "key"        // the keys are not the ledger's
-	FlawHead       FlawKind = "head"       // it is not the head that somebody has kept
-	FlawCheckpoint FlawKind = "checkpoint" // what truncation kept is not what it sealed
-	FlawObject     FlawKind = "object"     // an object is not what its last change says
-)
-
-// Flaw is the first place where a ledger is not what was written.
-type Flaw struct {
-	Kind  FlawKind `json:"kind"`
-	Block int64    `json:"block,omitempty"`
-	Seq   int64    `json:"seq,omitempty"`
-	Ref   Ref      `json:"object,omitzero"`
-	Text  string   `json:"text"` // for people
-}
-
-func (f *Flaw) Error() string { return string(f.Kind) + ": " + f.Text }
-
-// Report is what a verification went through, up to the flaw if there is one.
-type Report struct {
-	Ledger    string      `json:"ledger"`
-	Blocks    int64       `json:"blocks"`
-	Changes   int64       `json:"changes"`  // that are sealed
-	Erased    int64       `json:"erased"`   // of them, without their content
-	Unsealed  int64       `json:"unsealed"` // newer ones, which nothing proves yet
-	Objects   int64       `json:"objects"`
-	Unknown   int64       `json:"unknown"` // objects of kinds that this program does not know
-	Heads     int         `json:"heads"`   // that were kept elsewhere, and found
-	History   time.Time   `json:"history,omitzero"`
-	Last      *SealedHead `json:"last,omitempty"`
-	Flaw      *Flaw       `json:"flaw,omitempty"`
-	Truncated int64       `json:"truncated,omitempty"` // up to this change only what each object was is there
-	Erasures  []Erasure   `json:"erasures,omitempty"`  // the first of those that were erased
-}
-
-// Erasure is a change whose content was taken away.
-type Erasure struct {
-	Seq int64 `json:"seq"`
-	Ref Ref   `json:"object"`
-}
-
-// maxErasures bounds how many of them a report names.
-const maxErasures = 1000
-
 // Verifier is a fold over blocks and changes in their order: it is handed each
 // block, then the changes of that block, then those that are not sealed yet.
 // It reads nothing and keeps, of each object, a few dozen bytes.
@@ -88,6 +36,7 @@ type known struct {
 	state  [16]byte // digest of what it was
 	digest Hash     // of the change
 	erased bool
+	loose  bool // its block has lost seals to truncation: only a checkpoint proves it
 }
 
 // NewVerifier begins. Keys are the ledger's own, from the first to the last;
@@ -224,7 +173,26 @@ func (v *Verifier) Entry(e *Entry) *Flaw {
 		}
 	}
 	v.last = e.Seq
-	v.things[thingOf(e.Ref())] = known{e.Seq, stateOf(e.State), digest, e.Erased()}
+	thing := thingOf(e.Ref())
+	if f := v.replaced(v.things[thing], e); f != nil {
+		return f
+	}
+	v.things[thing] = known{e.Seq, stateOf(e.State), digest, e.Erased(), v.block != nil && !v.block.whole()}
+	return nil
+}
+
+// replaced takes what the log said of an object before the present change. Up to the
+// edge truncation drops it, so that it is there no longer or not yet; what was put back
+// since has a seal, but no checkpoint is about it.
+func (v *Verifier) replaced(before known, by *Entry) *Flaw {
+	switch {
+	case before.seq == 0 || !v.kept(by.Seq):
+	case v.edge.Pruned:
+		return v.fail(Flaw{Kind: FlawExtra, Seq: before.seq, Ref: by.Ref(),
+			Text: fmt.Sprintf("change %d of %s is there, and truncation has removed it, because change %d replaces it: somebody added it", before.seq, by.Ref(), by.Seq)})
+	case before.loose:
+		v.Leftover++
+	}
 	return nil
 }
 
@@ -261,16 +229,23 @@ func (v *Verifier) finish() *Flaw {
 		return nil
 	}
 	v.Blocks++
+	root := sum(v.root)
+	if v.kept(b.Last) && b.whole() { // changes of it may be gone, but its seals tell of all
+		root = b.sealed()
+	}
+	truncated := v.kept(b.Last) && !b.whole()
 	v.before, v.block = b, nil
 	b.Seals = nil
 	if v.kept(b.Last) {
 		v.last = b.Last // some of it may be gone; the checkpoint tells
+	}
+	if truncated {
 		return nil
 	}
 	if v.last != b.Last {
 		return v.gap(b.Last + 1)
 	}
-	if sum(v.root) != b.Root {
+	if root != b.Root {
 		// Every change holds by its own seal: the seals are not those that were signed.
 		return v.fail(Flaw{Kind: FlawContent, Block: b.Number, Seq: b.First,
 			Text: fmt.Sprintf("one of the changes %d to %d (block %d) was changed together with its seal", b.First, b.Last, b.Number)})

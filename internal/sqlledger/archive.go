@@ -67,11 +67,12 @@ func (l *Ledger) Checkpoints(ctx context.Context) ([]ledger.Checkpoint, error) {
 	ctx, cancel := l.patient(ctx)
 	defer cancel()
 	var out []ledger.Checkpoint
-	err := l.engine.read(ctx, "SELECT block, last_seq, last_at, head, kept, root, at, key_id, signature FROM checkpoints ORDER BY block", nil, func(scan scanner) error {
+	err := l.engine.read(ctx, "SELECT block, last_seq, last_at, head, kept, root, at, key_id, signature, pruned FROM checkpoints ORDER BY block", nil, func(scan scanner) error {
 		var c ledger.Checkpoint
-		var lastAt, at int64
+		var lastAt, at, pruned int64
 		var head, root []byte
-		err := scan(&c.Block, &c.Last, &lastAt, &head, &c.Count, &root, &at, &c.Key, &c.Signature)
+		err := scan(&c.Block, &c.Last, &lastAt, &head, &c.Count, &root, &at, &c.Key, &c.Signature, &pruned)
+		c.Pruned = pruned >= c.Block
 		c.LastAt, c.At, c.Head, c.Root = instant(lastAt), instant(at), hashOf(head), hashOf(root)
 		out = append(out, c)
 		return err
