@@ -114,7 +114,10 @@ func TestAgentsAtTwoReplicas(t *testing.T) {
 	first.Start(t)
 	mustOrder(t, c, "tina")
 	awaitPhase(t, c, "tina", "ready")
-	answers(t, first, "rex")
+	drover.Until(t, "the route of rex, which the agent has found again", func() bool {
+		status, _ := drover.Reach(first.Routes, host("rex"))
+		return status == http.StatusOK
+	})
 	answers(t, first, "tina")
 	if here, there := len(drover.Instances(first.DataDir)), len(drover.Instances(second.DataDir)); here != 2 || there != 0 {
 		t.Errorf("the first agent runs %d, the second %d processes", here, there)
