@@ -23,14 +23,16 @@ const (
 )
 
 // theWay is how a command becomes a process, each of these somewhere below the one
-// before.
-var theWay = []string{"command instance.create", "POST /api/v1/{", "reconcile instance", "agent apply", "agent settle", "report instance", "reconcile instance", "reconcile command"}
+// before. The last run may have been woken by what the agent said before it had settled,
+// and find that it has.
+var theWay = []string{"command instance.create", "POST /api/v1/{", "reconcile instance", "agent apply", "report instance", "reconcile instance", "reconcile command"}
 
 // besides are what else is told of it.
 var besides = [][]string{
 	{"command instance.create", "POST /api/v1/{", "ledger commit"},
 	{"command instance.create", "POST /api/v1/{", "publish instance.created"},
 	{"command instance.create", "POST /api/v1/{", "answer accepted"},
+	{"reconcile instance", "agent apply", "agent settle", "report instance"},
 	{"reconcile instance", "ledger commit"},
 	{"report instance", "ledger commit"},
 	{"command instance.create", "publish instance.moved"},
