@@ -25,6 +25,7 @@ func TestAgentStartsWithoutAControlPlane(t *testing.T) {
 	other := p.order("market", "north", map[string]any{"greeting": "fresh fish"})
 	p.is("shops", "market", "ready")
 	before := look(t, p.k)
+	p.until("the agent and the runtime to have kept both", func() bool { return p.keeps("hello") > 1 && p.keeps("fresh fish") > 1 })
 
 	p.s.Kill()
 	p.agent.Kill()
@@ -81,6 +82,21 @@ func (p *plane) tamper(old, new string) (changed int) {
 		changed++
 	}
 	return changed
+}
+
+// keeps tells in how many Secrets the agent keeps a text.
+func (p *plane) keeps(text string) (n int) {
+	p.t.Helper()
+	list, err := p.k.Client(p.t).CoreV1().Secrets(cluster.AgentNamespace).List(p.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, s := range list.Items {
+		if replaceIn(&s, text, "") { // in this copy of it
+			n++
+		}
+	}
+	return n
 }
 
 // replaceIn looks into packed data too.
