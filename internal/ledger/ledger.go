@@ -132,6 +132,25 @@ type Head struct {
 	// then on there is history. 0 and zero: the log was never truncated.
 	Whole int64
 	Since time.Time
+	// Began is where epochs begin, in order, as far as that is known. Nobody changes it.
+	Began []Began
+}
+
+// Began is the beginning of an epoch: its changes come after this one.
+type Began struct{ Epoch, After int64 }
+
+// EpochOf is the epoch that a change was written in, whichever the ledger is in since.
+func (h *Head) EpochOf(seq int64) int64 {
+	if len(h.Began) == 0 {
+		return h.Epoch
+	}
+	epoch := int64(1)
+	for _, b := range h.Began {
+		if seq > b.After {
+			epoch = b.Epoch
+		}
+	}
+	return epoch
 }
 
 // Moment is a point in the log: a sequence, or a time if Seq is zero.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -60,6 +61,7 @@ type Ledger struct {
 	queue   chan *request
 	hints   hub
 	totals  chan struct{} // room for filtered totals
+	epochs  atomic.Pointer[[]ledger.Began]
 
 	sweeping sync.Mutex // one sweep at a time
 	swept    string     // the last blob that it looked at; guarded by sweeping

@@ -25,7 +25,29 @@ func (l *Ledger) Head(ctx context.Context) (ledger.Head, error) {
 	if h.Whole != 0 {
 		h.Since = instant(since)
 	}
+	if err == nil && h.Epoch > 1 {
+		h.Began, err = l.began(ctx, h.Epoch)
+	}
 	return h, err
+}
+
+// began is where epochs begin, up to the one that the ledger is in. Another process may
+// have begun that.
+func (l *Ledger) began(ctx context.Context, epoch int64) ([]ledger.Began, error) {
+	if known := l.epochs.Load(); known != nil && len(*known) > 0 && (*known)[len(*known)-1].Epoch == epoch {
+		return *known, nil
+	}
+	var out []ledger.Began
+	err := l.engine.read(ctx, "SELECT epoch, after_seq FROM epochs ORDER BY epoch", nil, func(scan scanner) error {
+		var b ledger.Began
+		err := scan(&b.Epoch, &b.After)
+		out = append(out, b)
+		return err
+	})
+	if err == nil {
+		l.epochs.Store(&out)
+	}
+	return out, err
 }
 
 // wholeAfter is the sequence after which no change was dropped.

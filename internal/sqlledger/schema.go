@@ -66,6 +66,10 @@ var migrations = [][]string{{
 }, {
 	// Of what fails, which is little: whoever asks for the worst need not read all work.
 	`CREATE INDEX work_failing ON work (attempts DESC, kind, id) WHERE attempts > 0`,
+}, {
+	// Where each epoch begins. What is there already counts as of the one that the ledger is in.
+	`CREATE TABLE epochs (epoch {int} PRIMARY KEY, after_seq {int} NOT NULL)`,
+	`INSERT INTO epochs (epoch, after_seq) SELECT epoch, 0 FROM head WHERE epoch > 1`,
 }}
 
 // migrate brings the schema to this program's version, in one transaction and
@@ -112,7 +116,8 @@ func (l *Ledger) migrate(ctx context.Context) error {
 		todo = append(todo, statement{op: raw, sql: "UPDATE head SET schema_version = $1", args: []any{int64(len(migrations))}})
 	}
 	if l.config.Epoch > 1 {
-		todo = append(todo, statement{op: raw, sql: "UPDATE head SET epoch = $1 WHERE epoch < $1", args: []any{l.config.Epoch}})
+		todo = append(todo, statement{op: raw, sql: "INSERT INTO epochs (epoch, after_seq) SELECT CAST($1 AS bigint), seq FROM head WHERE epoch < CAST($1 AS bigint)", args: []any{l.config.Epoch}},
+			statement{op: raw, sql: "UPDATE head SET epoch = $1 WHERE epoch < $1", args: []any{l.config.Epoch}})
 	}
 	return l.engine.save(ctx, todo, false)
 }

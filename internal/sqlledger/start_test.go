@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -170,6 +171,52 @@ func TestEpochMovesForward(t *testing.T) {
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// What was written before a restore is of the epoch of then, so that it is told by the
+// same names; what is written since is not taken for what was lost.
+func TestEpochsOfChanges(t *testing.T) {
+	for engine, url := range engines {
+		t.Run(engine, func(t *testing.T) {
+			where := url(t)
+			want := []int64{0} // by sequence
+			for _, epoch := range []int64{0, 0, 2, 2, 5} {
+				l := open(t, sqlledger.Config{URL: where, Kinds: things, Epoch: epoch})
+				for range 3 {
+					commit(t, l, put(fmt.Sprint("t", len(want)), "acme", "accepted", 0))
+					want = append(want, max(epoch, 1))
+				}
+				h, err := l.Head(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for seq := 1; seq < len(want); seq++ {
+					if got := h.EpochOf(int64(seq)); got != want[seq] {
+						t.Errorf("in epoch %d, change %d is of epoch %d, not %d", h.Epoch, seq, got, want[seq])
+					}
+				}
+				if err := l.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// Another process begins an epoch while this one goes on.
+func TestAnEpochThatAnotherBegan(t *testing.T) {
+	where := engines["postgres"](t)
+	l := open(t, sqlledger.Config{URL: where, Kinds: things})
+	defer l.Close()
+	for epoch := int64(2); epoch < 4; epoch++ {
+		commit(t, l, put(fmt.Sprint("t", epoch), "acme", "accepted", 0))
+		other := open(t, sqlledger.Config{URL: where, Kinds: things, Epoch: epoch})
+		defer other.Close()
+		h, err := l.Head(t.Context())
+		if err != nil || h.EpochOf(epoch-1) != epoch-1 || h.EpochOf(epoch) != epoch {
+			t.Errorf("changes %d and %d are of epochs %d and %d (%v)", epoch-1, epoch, h.EpochOf(epoch-1), h.EpochOf(epoch), err)
 		}
 	}
 }

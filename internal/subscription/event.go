@@ -72,9 +72,10 @@ func (e *Event) encode() ([]byte, error) {
 	return append(append(append(make([]byte, 0, len(around)+len(e.Data)+1), around...), e.Data...), '}'), nil
 }
 
-// EventID names a change for ever: sequences of one epoch are never given twice.
+// EventID names a change for ever, by the epoch that it was written in: sequences of one
+// epoch are never given twice, and what was there before a restore is told by the same name.
 func EventID(head ledger.Head, seq int64) string {
-	return head.Ledger + "-" + strconv.FormatInt(head.Epoch, 10) + "-" + strconv.FormatInt(seq, 10)
+	return head.Ledger + "-" + strconv.FormatInt(head.EpochOf(seq), 10) + "-" + strconv.FormatInt(seq, 10)
 }
 
 // What happened to the object, in one of four words: the log's own verb is in the data.

@@ -344,3 +344,16 @@ func TestMessageIsTheEvent(t *testing.T) {
 		}
 	}
 }
+
+// After a restore the same change has the same id, and another one that was given its
+// sequence has not.
+func TestIDsAfterARestore(t *testing.T) {
+	before := ledger.Head{Ledger: "l", Epoch: 1}
+	after := ledger.Head{Ledger: "l", Epoch: 2, Began: []ledger.Began{{Epoch: 2, After: 120}}}
+	if was, is := subscription.EventID(before, 120), subscription.EventID(after, 120); was != is {
+		t.Errorf("what was before the backup was told as %s, and is told as %s", was, is)
+	}
+	if was, is := subscription.EventID(before, 121), subscription.EventID(after, 121); was == is {
+		t.Errorf("what was lost and what came in its place are both %s", is)
+	}
+}
