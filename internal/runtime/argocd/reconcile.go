@@ -200,6 +200,9 @@ func (s *shift) share(ctx context.Context, w *writer, project string, tidy bool)
 		return nil
 	}
 	there, err := s.secretsOf(ctx, project)
+	if err == nil {
+		there, err = s.untold(ctx, w, project, there, want)
+	}
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/droverhq/drover/internal/runtime"
 	"github.com/droverhq/drover/internal/runtime/keep"
 )
 
@@ -215,6 +217,31 @@ func (s *shift) cached(ctx context.Context, k kind, name string) (*unstructured.
 		return nil, err
 	}
 	return as(obj), nil
+}
+
+// untold adds those that the item itself had and that are not wanted any more, where the
+// watch has not told of them yet: nobody would look for them again.
+func (s *shift) untold(ctx context.Context, w *writer, project string, there []*unstructured.Unstructured, want *scope) ([]*unstructured.Unstructured, error) {
+	last := remember(w.e.Record.Own).last()
+	if last == nil || projectName(*last) != project {
+		return there, nil
+	}
+	for name := range derive(s.r.cfg, project, []runtime.Deployment{*last}).secrets {
+		if want.secrets[name] != nil || slices.ContainsFunc(there, func(o *unstructured.Unstructured) bool { return o.GetName() == name }) {
+			continue
+		}
+		o, err := s.r.live(ctx, secrets, name)
+		if err != nil {
+			return nil, err
+		}
+		if o == nil || o.GetLabels()[managedLabel] != managedBy {
+			continue
+		}
+		if of, _ := projectOf(o); len(of) == 1 && of[0] == project {
+			there = append(there, o)
+		}
+	}
+	return there, nil
 }
 
 // secretsOf a project that are there; they are ours.
