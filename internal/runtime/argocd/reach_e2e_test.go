@@ -43,13 +43,18 @@ func TestReachIsTakenBack(t *testing.T) {
 	}
 	// Argo CD hears of projects and of Applications by two watches: what is pushed before
 	// it has heard that it may not is deployed.
-	d.Namespaces, d.Refresh = nil, "narrow"
+	d.Namespaces = nil
 	apply(t, rt, item(2, d))
-	await(t, rt, d, "refused", refused(2))
+	await(t, rt, d, "narrow", func(o runtime.Observed, _ runtime.Deployed) bool {
+		return o.Generation == 2 && o.State == runtime.Ready
+	})
+	d.Refresh = "narrow"
+	apply(t, rt, item(3, d))
+	await(t, rt, d, "refused", refused(3))
 	repo.Commit(t, "main", map[string]gitserver.Entry{"k8s/a.yaml": configMap("a", "2")})
 	d.Refresh = "push-1"
-	apply(t, rt, item(3, d))
-	got := await(t, rt, d, "refused again", refused(3))
+	apply(t, rt, item(4, d))
+	got := await(t, rt, d, "refused again", refused(4))
 	t.Logf("it says %+v", got.Conditions)
 	a.Wait(t, "gitopsdepl-"+d.UID, "looked at", func(o *unstructured.Unstructured) bool {
 		return o.GetAnnotations()["argocd.argoproj.io/refresh"] == ""
@@ -58,7 +63,7 @@ func TestReachIsTakenBack(t *testing.T) {
 		t.Errorf("what was deployed is %q", v)
 	}
 
-	apply(t, rt, gone(4, d))
+	apply(t, rt, gone(5, d))
 	await(t, rt, d, "gone", removed)
 	if v := value(t, ns, "a"); v != "none" {
 		t.Errorf("what was deployed was left behind: %q", v)

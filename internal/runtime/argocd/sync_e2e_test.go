@@ -285,12 +285,13 @@ func TestOperations(t *testing.T) {
 // definition of Operations, as it is installed.
 func definition(t *testing.T, a *testargo.Server) {
 	t.Helper()
-	files, err := os.ReadDir("../../../deploy/kubernetes/gitops/crd")
+	const dir = "../../kubeapi/manifests/crd/"
+	files, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		b, err := os.ReadFile("../../../deploy/kubernetes/gitops/crd/" + f.Name())
+		b, err := os.ReadFile(dir + f.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
