@@ -22,10 +22,12 @@ const mentioning = 5 * time.Second
 type consumer struct {
 	bus    *Bus
 	queue  string // on the broker
+	tag    string // by which the broker knows it
 	handle func(context.Context, bus.Delivery) error
 	ctx    context.Context // ends with the call, and with the bus
 	free   chan struct{}   // bounds the calls of handle, over all connections of this call
 	busy   sync.WaitGroup
+	closed <-chan struct{} // ends once the broker has closed the last channel; nil: there was none
 }
 
 // Consume hands messages over until ctx ends.
@@ -33,7 +35,7 @@ func (b *Bus) Consume(ctx context.Context, queue string, handle func(context.Con
 	if b.life.Err() != nil {
 		return errClosed
 	}
-	c := &consumer{bus: b, queue: place(b.settings.prefix, queue), handle: handle, free: make(chan struct{}, hands)}
+	c := &consumer{bus: b, queue: place(b.settings.prefix, queue), tag: rand.Text(), handle: handle, free: make(chan struct{}, hands)}
 	if len(c.queue) > 255 {
 		return fault.New(fault.Invalid, "the name of a queue has %d bytes: at most 255 are taken", len(c.queue))
 	}
@@ -43,6 +45,7 @@ func (b *Bus) Consume(ctx context.Context, queue string, handle func(context.Con
 	c.ctx = inner
 	b.consumers.enter()
 	defer b.consumers.leave()
+	defer c.quit()
 	defer c.busy.Wait()
 	defer cancel() // before the wait
 	defer b.note(c, nil)
@@ -64,6 +67,20 @@ func (b *Bus) Consume(ctx context.Context, queue string, handle func(context.Con
 	}
 }
 
+// quit waits until the broker sends nothing more, so that what comes now goes to whoever
+// is next; not for long, for it may not listen.
+func (c *consumer) quit() {
+	if c.closed == nil {
+		return
+	}
+	timer := time.NewTimer(closeTime)
+	defer timer.Stop()
+	select {
+	case <-c.closed:
+	case <-timer.C:
+	}
+}
+
 // round consumes over one channel until that ends, and tells whether it began to.
 func (c *consumer) round() (began bool, err error) {
 	s, err := c.bus.in.get(c.ctx)
@@ -75,15 +92,21 @@ func (c *consumer) round() (began bool, err error) {
 		in  <-chan amqp.Delivery
 		err error
 	}
-	done := make(chan opened, 1)
+	done := make(chan opened)
 	// The library waits without an end; one goroutine per round, which ends with the
 	// connection at the latest.
 	c.bus.running.Go(func() {
 		ch, in, err := c.open(s)
-		if ch != nil && (err != nil || c.ctx.Err() != nil) {
+		if ch != nil && err != nil {
 			ch.Close() //nolint:errcheck // nobody uses it
 		}
-		done <- opened{ch, in, err}
+		select {
+		case done <- opened{ch, in, err}:
+		case <-c.ctx.Done():
+			if ch != nil && err == nil {
+				ch.Close() //nolint:errcheck // as above
+			}
+		}
 	})
 	var o opened
 	select {
@@ -99,9 +122,13 @@ func (c *consumer) round() (began bool, err error) {
 	// who handle it have ended.
 	alive, over := context.WithCancel(c.ctx)
 	var working sync.WaitGroup
+	closed := make(chan struct{})
+	c.closed = closed
 	defer c.bus.running.Go(func() {
+		o.ch.Cancel(c.tag, false) //nolint:errcheck // it may be closed; a queue hears of that later than we do
 		working.Wait()
-		o.ch.Close() //nolint:errcheck // it may be closed
+		o.ch.Close() //nolint:errcheck // as above
+		close(closed)
 	})
 	defer over()
 	return true, c.intake(alive, o.in, &working)
@@ -168,7 +195,7 @@ func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error)
 	if err := ch.Qos(hands, 0, false); err != nil {
 		return ch, nil, err
 	}
-	in, err := ch.Consume(c.queue, "", false, false, false, false, nil)
+	in, err := ch.Consume(c.queue, c.tag, false, false, false, false, nil)
 	return ch, in, err
 }
 
