@@ -60,7 +60,7 @@ func Run(t *testing.T, open func(t *testing.T) World) {
 }
 
 // patience only bounds what hangs.
-const patience = time.Minute
+const patience = 4 * time.Minute
 
 // Name returns a queue that nobody else uses, one of Drover's own.
 func Name() string { return "drover.test." + rand.Text() }
