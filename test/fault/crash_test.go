@@ -128,10 +128,12 @@ func (p *plane) step(crashAt int, request func(c *client.Client) (acknowledged b
 	p.t.Helper()
 	p.start(crashAt)
 	p.arm()
-	acknowledged := request(p.client())
-	if !acknowledged && !p.died() {
-		p.await("the crash", func(context.Context) bool { return p.died() })
-	}
+	// Who gets no answer without a crash, from a ledger that is slow for a moment, asks again.
+	acknowledged := false
+	p.await("an answer, or the crash", func(context.Context) bool {
+		acknowledged = request(p.client())
+		return acknowledged || p.died()
+	})
 	p.await("the crash or the end", func(ctx context.Context) bool { return p.died() || settled(ctx, p.client()) })
 	crashed = p.died()
 	if crashed {
