@@ -20,22 +20,25 @@ import (
 // hand is an administrator who works on the realm by hand.
 type hand struct {
 	*gocloak.GoCloak
-	token, realm string
+	server *server.Server
+	realm  string
 }
 
-func byHand(t *testing.T, s *server.Server, realm string) hand {
+func byHand(s *server.Server, realm string) hand { return hand{gocloak.NewClient(s.URL), s, realm} }
+
+// token logs in: one lasts a minute, which is less than a test may take.
+func (h hand) token(t *testing.T) string {
 	t.Helper()
-	api := gocloak.NewClient(s.URL)
-	jwt, err := api.LoginAdmin(t.Context(), s.User, s.Password, "master")
+	jwt, err := h.LoginAdmin(t.Context(), h.server.User, h.server.Password, "master")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return hand{api, jwt.AccessToken, realm}
+	return jwt.AccessToken
 }
 
 func (h hand) find(t *testing.T, id string) *gocloak.Client {
 	t.Helper()
-	found, err := h.GetClients(t.Context(), h.token, h.realm, gocloak.GetClientsParams{ClientID: &id})
+	found, err := h.GetClients(t.Context(), h.token(t), h.realm, gocloak.GetClientsParams{ClientID: &id})
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%d clients %q, %v", len(found), id, err)
 	}
@@ -46,7 +49,7 @@ func TestWhatIsChangedByHandComesBack(t *testing.T) {
 	s := server.Running(t)
 	realm := s.Realm(t)
 	p := open(t, config(s, realm))
-	h := byHand(t, s, realm)
+	h := byHand(s, realm)
 	c := sso.Client{
 		ID: "srvc-acct-1", Secret: "the-right-secret", Name: "robot",
 		Claims: map[string]string{"rh-org-id": "1", "dotted.name": "2"}, Roles: []string{"fleetshard_operator"},
@@ -65,38 +68,38 @@ func TestWhatIsChangedByHandComesBack(t *testing.T) {
 		}
 	}
 	for reason, harm := range map[string]func(rep *gocloak.Client){
-		"the client was deleted": func(rep *gocloak.Client) { must(h.DeleteClient(t.Context(), h.token, realm, *rep.ID)) },
+		"the client was deleted": func(rep *gocloak.Client) { must(h.DeleteClient(t.Context(), h.token(t), realm, *rep.ID)) },
 		"all mappers were deleted": func(rep *gocloak.Client) {
 			for _, m := range *rep.ProtocolMappers {
-				must(h.DeleteClientProtocolMapper(t.Context(), h.token, realm, *rep.ID, *m.ID))
+				must(h.DeleteClientProtocolMapper(t.Context(), h.token(t), realm, *rep.ID, *m.ID))
 			}
 		},
 		"a mapper says something else": func(rep *gocloak.Client) {
 			m := (*rep.ProtocolMappers)[0]
 			(*m.Config)["claim.value"] = "forged"
-			must(h.UpdateClientProtocolMapper(t.Context(), h.token, realm, *rep.ID, *m.ID, m))
+			must(h.UpdateClientProtocolMapper(t.Context(), h.token(t), realm, *rep.ID, *m.ID, m))
 		},
 		"another mapper writes the same claim": func(rep *gocloak.Client) {
 			m := (*rep.ProtocolMappers)[0]
 			m.ID = nil
 			m.Name = gocloak.StringP("mine")
 			(*m.Config)["claim.value"] = "forged"
-			_, err := h.CreateClientProtocolMapper(t.Context(), h.token, realm, *rep.ID, m)
+			_, err := h.CreateClientProtocolMapper(t.Context(), h.token(t), realm, *rep.ID, m)
 			must(err)
 		},
 		"the client was switched off, and its secret changed": func(rep *gocloak.Client) {
-			must(h.UpdateClient(t.Context(), h.token, realm, gocloak.Client{ID: rep.ID, ClientID: rep.ClientID, Enabled: gocloak.BoolP(false), Secret: gocloak.StringP("another")}))
+			must(h.UpdateClient(t.Context(), h.token(t), realm, gocloak.Client{ID: rep.ID, ClientID: rep.ClientID, Enabled: gocloak.BoolP(false), Secret: gocloak.StringP("another")}))
 		},
 		"the service account was switched off": func(rep *gocloak.Client) {
-			must(h.UpdateClient(t.Context(), h.token, realm, gocloak.Client{ID: rep.ID, ClientID: rep.ClientID, ServiceAccountsEnabled: gocloak.BoolP(false)}))
+			must(h.UpdateClient(t.Context(), h.token(t), realm, gocloak.Client{ID: rep.ID, ClientID: rep.ClientID, ServiceAccountsEnabled: gocloak.BoolP(false)}))
 		},
-		"the role was deleted": func(*gocloak.Client) { must(h.DeleteRealmRole(t.Context(), h.token, realm, "fleetshard_operator")) },
+		"the role was deleted": func(*gocloak.Client) { must(h.DeleteRealmRole(t.Context(), h.token(t), realm, "fleetshard_operator")) },
 		"a role was added": func(rep *gocloak.Client) {
-			user, err := h.GetClientServiceAccount(t.Context(), h.token, realm, *rep.ID)
+			user, err := h.GetClientServiceAccount(t.Context(), h.token(t), realm, *rep.ID)
 			must(err)
-			role, err := h.GetRealmRole(t.Context(), h.token, realm, "offline_access")
+			role, err := h.GetRealmRole(t.Context(), h.token(t), realm, "offline_access")
 			must(err)
-			must(h.AddRealmRoleToUser(t.Context(), h.token, realm, *user.ID, []gocloak.Role{*role}))
+			must(h.AddRealmRoleToUser(t.Context(), h.token(t), realm, *user.ID, []gocloak.Role{*role}))
 		},
 	} {
 		harm(h.find(t, c.ID))
@@ -120,9 +123,9 @@ var anyOrder = cmpopts.SortSlices(func(a, b string) bool { return a < b })
 func TestStrangersAreLeftAlone(t *testing.T) {
 	s := server.Running(t)
 	realm := s.Realm(t)
-	h := byHand(t, s, realm)
+	h := byHand(s, realm)
 	id, secret := "somebodys", "somebodys-secret"
-	if _, err := h.CreateClient(t.Context(), h.token, realm, gocloak.Client{ClientID: &id, Secret: &secret}); err != nil {
+	if _, err := h.CreateClient(t.Context(), h.token(t), realm, gocloak.Client{ClientID: &id, Secret: &secret}); err != nil {
 		t.Fatal(err)
 	}
 	ours := open(t, config(s, realm))
@@ -188,26 +191,26 @@ func TestReplicas(t *testing.T) {
 func TestOwnAccount(t *testing.T) {
 	s := server.Running(t)
 	realm := s.Realm(t)
-	h := byHand(t, s, realm)
+	h := byHand(s, realm)
 	id, secret, yes := "drover", "drover-secret", true
-	made, err := h.CreateClient(t.Context(), h.token, realm, gocloak.Client{ClientID: &id, Secret: &secret, ServiceAccountsEnabled: &yes})
+	made, err := h.CreateClient(t.Context(), h.token(t), realm, gocloak.Client{ClientID: &id, Secret: &secret, ServiceAccountsEnabled: &yes})
 	if err != nil {
 		t.Fatal(err)
 	}
-	user, err := h.GetClientServiceAccount(t.Context(), h.token, realm, made)
+	user, err := h.GetClientServiceAccount(t.Context(), h.token(t), realm, made)
 	if err != nil {
 		t.Fatal(err)
 	}
 	management := h.find(t, "realm-management")
 	var rights []gocloak.Role
 	for _, name := range []string{"manage-clients", "manage-users", "manage-realm"} {
-		role, err := h.GetClientRole(t.Context(), h.token, realm, *management.ID, name)
+		role, err := h.GetClientRole(t.Context(), h.token(t), realm, *management.ID, name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		rights = append(rights, *role)
 	}
-	if err := h.AddClientRolesToUser(t.Context(), h.token, realm, *management.ID, *user.ID, rights); err != nil {
+	if err := h.AddClientRolesToUser(t.Context(), h.token(t), realm, *management.ID, *user.ID, rights); err != nil {
 		t.Fatal(err)
 	}
 	c := config(s, realm)
@@ -256,7 +259,7 @@ func TestTokensAreForTheAudience(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := byHand(t, s, cfg.Realm)
+	h := byHand(s, cfg.Realm)
 	audiences := 0
 	for _, m := range *h.find(t, c.ID).ProtocolMappers {
 		if *m.ProtocolMapper == "oidc-audience-mapper" && (*m.Config)["included.custom.audience"] == "drover" {
