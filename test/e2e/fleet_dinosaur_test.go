@@ -3,8 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"strings"
 	"testing"
 
 	"github.com/droverhq/drover/test/drover"
@@ -16,11 +14,6 @@ func TestFleetDinosaurs(t *testing.T) {
 	const api = "/api/dinosaurs_mgmt/v1/dinosaurs"
 	each(t, func(t *testing.T, f *fleet) {
 		if f.keycloak != nil { // nothing brought an agent along
-			file, err := os.ReadFile("../../offerings/dinosaur.yaml")
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.apply(t, strings.Replace(string(file), ".dinosaurs.localhost", ".dino."+zone, 1)) // a host in no zone is refused
 			drover.Join(t, f.servers[0].URL(), "edge", f.servers[0].Cluster(t, "edge"))
 			awaitCluster(t, f.servers[0], "edge")
 		}

@@ -200,11 +200,6 @@ func TestFleetSomebodyOutsideIsAway(t *testing.T) {
 	c.replicas = 2
 	c.args = []string{"--quota", "remote", "--quota-options", "url=http://" + quota.Addr, "--metrics-url", "http://" + metrics.Addr}
 	f := newFleet(t, c)
-	dinosaurs, err := os.ReadFile("../../offerings/dinosaur.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.apply(t, strings.Replace(string(dinosaurs), ".dinosaurs.localhost", ".dino."+zone, 1)) // a host in no zone is refused
 	drover.Join(t, f.servers[0].URL(), "edge", f.servers[0].Cluster(t, "edge"))
 	awaitCluster(t, f.servers[0], "edge")
 	alice := f.user(t, "alice", "acme")

@@ -104,7 +104,14 @@ func newFleet(t *testing.T, c fleetConfig) *fleet {
 		text = c.file(text)
 	}
 	f.apply(t, text)
-	for range c.replicas - 1 {
+	if c.bind { // a host in no zone is refused
+		dinosaurs, err := os.ReadFile("../../offerings/dinosaur.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.apply(t, strings.Replace(string(dinosaurs), ".dinosaurs.localhost", ".dino."+zone, 1))
+	}
+	for range c.replicas - 1 { // which begin with what was applied, and need not hear of it
 		f.servers = append(f.servers, drover.Serve(t, args...))
 	}
 	f.shard = &drover.Fleetshard{Cluster: "c1", API: kafkaAPI, Plural: "kafkas", Router: router}
