@@ -30,6 +30,11 @@ func (c *Client) RefreshDeployment(ctx context.Context, deployment string) (v1.O
 	return c.deployment(ctx, deployment, "refresh", nil)
 }
 
+// ForgetDeployment deletes a deployment, and leaves what it has deployed as it is.
+func (c *Client) ForgetDeployment(ctx context.Context, deployment string) (v1.Object, error) {
+	return c.deployment(ctx, deployment, "forget", nil)
+}
+
 // TerminateSync ends a sync run that waits or runs.
 func (c *Client) TerminateSync(ctx context.Context, run string) (v1.Object, error) {
 	var out v1.Object

@@ -55,6 +55,9 @@ func (s *Server) deploymentRooms() error {
 		})
 		s.metrics.MustRegister(s.controllers)
 		s.log.Info("follows the custom resources of a Kubernetes API", "home", home.Name, "engines", given["engines"])
+		if given["engines"] == "" {
+			s.log.Warn("no cluster is named that carries out what custom resources ask for: deployments wait until one is, by --gitops-options engines=CLUSTER")
+		}
 	} else if given["engines"] != "" || given["home"] != "" {
 		return fault.New(fault.Invalid, "--gitops-options engines and home say who carries out the custom resources of a Kubernetes API: name that too, with kubeconfig=FILE or kubeconfig=in-cluster")
 	}

@@ -68,7 +68,7 @@ More than one thing, or a thing that others stand on (an offering, a cluster), w
 			var refused []error
 			var gone []v1.Object
 			for _, o := range found {
-				deleted, err := s.Delete(ctx, r.Name, o.ID)
+				deleted, err := s.takeAway(cmd, r, o)
 				switch {
 				case err != nil:
 					refused = append(refused, fmt.Errorf("cannot delete %s %s: %w", r.Singular, label(o), err))

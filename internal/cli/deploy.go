@@ -203,6 +203,9 @@ what Git has (0), once it is certain that it cannot (1, with the reason), or aft
 			if err != nil {
 				return err
 			}
+			if why := deployOf(done.object).Status.Error; why != "" && !w.wait {
+				c.note("%s", clean(why, false))
+			}
 			return c.finish(cmd, s, done)
 		},
 	}
@@ -326,10 +329,22 @@ func (c *CLI) updateDeploy() *cobra.Command {
 	return cmd
 }
 
+// takeAway deletes something; a deployment without what it has deployed, if that is said.
+func (s *session) takeAway(cmd *cobra.Command, r v1.Resource, o v1.Object) (v1.Object, error) {
+	if keep, err := cmd.Flags().GetBool("keep"); err == nil && keep {
+		return s.ForgetDeployment(cmd.Context(), o.ID)
+	}
+	return s.Delete(cmd.Context(), r.Name, o.ID)
+}
+
 func (c *CLI) deleteDeploy() *cobra.Command {
 	remove := c.deleteCommand()
 	remove.Use, remove.Short, remove.GroupID = "delete NAME...", "Remove deployments with all that they have deployed", ""
-	remove.Long, remove.Example = "", "  drover deploy delete shop --wait"
+	remove.Long = `Everything that was deployed is removed, and then the deployment. With --keep it is left as it is, and the deployment is
+forgotten; an Application of Argo CD goes without what it has deployed. That is also the way out where the agent lacks the right
+to remove something (drover deploy status tells which): say it again with --keep, and drover deploy rights for the next time.`
+	remove.Example = "  drover deploy delete shop --wait\n  drover deploy delete shop --keep"
+	remove.Flags().Bool("keep", false, "leave what was deployed as it is")
 	remove.ValidArgsFunction = c.completeNames("deployments", -1)
 	run := remove.RunE
 	remove.RunE = func(cmd *cobra.Command, args []string) error {

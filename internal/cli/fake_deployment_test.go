@@ -30,6 +30,9 @@ func (f *fake) deploymentRoutes() map[string]func(r *http.Request) (any, error) 
 				"to": map[string]any{"cluster": q.Cluster, "target": q.Target, "selector": q.Selector, "namespace": q.Namespace}})
 			o := v1.Object{Kind: "deployment", ID: "d-" + q.Name, Name: q.Name, Resource: "deployments", Phase: "pending", Generation: 1, Spec: spec,
 				Fields: map[string]any{"sync": "Synced", "health": "Healthy"}}
+			if q.Cluster == "new" {
+				o.Status = json.RawMessage(`{"error":"waiting for the agent of cluster new","patient":true}`)
+			}
 			made := f.write("alice", "request:d1", "create", o)
 			o.Phase, o.Status = "deployed", json.RawMessage(shopStatus)
 			if q.Name == "broken" {
@@ -75,6 +78,10 @@ func (f *fake) deploymentRoutes() map[string]func(r *http.Request) (any, error) 
 			f.write("system", pushOfAnn, "push", v1.Object{Kind: "operation", ID: "op-push", Resource: "operations", Name: "push-" + o.Name, Phase: "succeeded",
 				Spec: json.RawMessage(`{"verb":"push","name":"shop","type":"GitOpsDeployment","instance":"edge","cause":"` + pushOfAnn + `"}`)})
 			return f.write("system", pushOfAnn, "refresh", o), nil
+		},
+		"POST /forget": func(_ *http.Request, o v1.Object) (any, error) {
+			o.Phase = "deleting"
+			return f.write("alice", "request:d4", "forget", o), nil
 		},
 		"POST /rollback": func(r *http.Request, o v1.Object) (any, error) { o.Version++; return o, nil },
 		"GET /status": func(_ *http.Request, o v1.Object) (any, error) {

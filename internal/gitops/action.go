@@ -39,6 +39,8 @@ type (
 	Conclude struct{ Phase, Reason string }
 	// Detach tells the agent that the target is gone, and nothing else.
 	Detach struct{}
+	// Release has the agent let go of it, and leave what was deployed as it is.
+	Release struct{}
 	// Withdraw has the agent remove it.
 	Withdraw struct{}
 	// Vanish ends it: all that there was is gone.
@@ -68,6 +70,7 @@ func (Render) action()   {}
 func (Unread) action()   {}
 func (Conclude) action() {}
 func (Detach) action()   {}
+func (Release) action()  {}
 func (Withdraw) action() {}
 func (Vanish) action()   {}
 func (Spread) action()   {}

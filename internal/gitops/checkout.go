@@ -177,6 +177,7 @@ type runtimeOrigin struct {
 	Path       string `json:"path"`
 	Revision   string `json:"revision,omitempty"`
 	Commit     string `json:"commit"`
+	Kept       bool   `json:"kept,omitempty"` // it is to be let go of
 	Namespace  string `json:"namespace"`
 	// ClusterResources: objects without a namespace may be among them. The agent
 	// knows best which these are.

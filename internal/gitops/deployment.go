@@ -52,6 +52,8 @@ type Spec struct {
 	Automated   bool     `json:"automated"`
 	SyncOptions []string `json:"sync_options,omitempty"`
 	Deleted     bool     `json:"deleted,omitempty"`
+	// Keep: once it is deleted, what was deployed is left as it is.
+	Keep bool `json:"keep,omitempty"`
 	// Operator: an operator asked for it, who may deploy anywhere.
 	Operator bool `json:"operator,omitempty"`
 	// Previous is the revision before a rollback.
@@ -84,6 +86,8 @@ type Status struct {
 	Issued  int64  `json:"issued,omitempty"`
 	Token   int64  `json:"token,omitempty"`
 	Remove  bool   `json:"remove,omitempty"` // the agent is to remove it
+	// Released: the body says that it is to be let go of, and what was deployed left.
+	Released bool `json:"released,omitempty"`
 	// Leaving is the copy on an engine that it was on before, until it is gone.
 	Leaving *Leaving `json:"leaving,omitempty"`
 	// Target and Credential are the ids of those that the body has, Named is the

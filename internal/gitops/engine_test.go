@@ -161,7 +161,7 @@ func TestEnginesComeAndGo(t *testing.T) {
 	}
 	y.engines.by["hub"] = gitops.Engine{ID: "hub"}
 	y.work(time.Minute)
-	if d := y.get("uid-1"); d.Status.Error != "waiting for the agent of cluster hub" {
+	if d := y.get("uid-1"); !strings.HasPrefix(d.Status.Error, "waiting for the agent of cluster hub") || !strings.Contains(d.Status.Error, "drover cluster join hub") {
 		t.Errorf("without an agent: %q", d.Status.Error)
 	}
 	y.engines.by["hub"] = gitops.Engine{ID: "hub", Runtime: "process"}

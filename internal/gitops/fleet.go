@@ -240,11 +240,17 @@ func (r *run) gather(ctx context.Context, ids []string) error {
 			return err
 		}
 		child, err := Decode(o)
-		if err != nil || child.Spec.Deleted || !o.Deleted.IsZero() {
+		keep := r.d.Spec.Deleted && r.d.Spec.Keep && !child.Spec.Keep
+		if err != nil || child.Spec.Deleted && !keep || !o.Deleted.IsZero() {
 			return err
 		}
 		set := ledger.Set{Cause: r.set.Cause}
-		if err := r.dropping(ctx, &child, &set); err != nil {
+		if child.Spec.Keep = child.Spec.Keep || keep; child.Spec.Deleted {
+			err = r.dropAgain(&child, &set)
+		} else {
+			err = r.dropping(ctx, &child, &set)
+		}
+		if err != nil {
 			return err
 		}
 		r.set.Puts, r.set.Wakes = append(r.set.Puts, set.Puts...), append(r.set.Wakes, set.Wakes...)

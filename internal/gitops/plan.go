@@ -93,7 +93,7 @@ func planGone(d Deployment, f Facts, now time.Time) []Action {
 	if len(f.Children) > 0 {
 		var ids []string
 		for _, c := range f.Children {
-			if !c.Spec.Deleted {
+			if !c.Spec.Deleted || d.Spec.Keep && !c.Spec.Keep {
 				ids = append(ids, c.ID)
 			}
 		}
@@ -106,7 +106,7 @@ func planGone(d Deployment, f Facts, now time.Time) []Action {
 	s := &d.Status
 	late := now.Sub(s.Since) >= abandonAfter
 	here := s.Issued > 0 && s.Engine != "" && s.Desired != "" && !s.removed()
-	there := s.Leaving != nil
+	there := s.Leaving != nil && !d.Spec.Keep
 	// Where the cluster is gone for sure there is nobody left to ask.
 	if here && f.Held == nil && late {
 		here = false
@@ -124,6 +124,10 @@ func planGone(d Deployment, f Facts, now time.Time) []Action {
 	switch {
 	case !here && !there:
 		return []Action{Conclude{operation.Succeeded, ""}, Vanish{}}
+	case here && d.Spec.Keep && s.Runtime != simulated && !s.Released:
+		return []Action{Release{}, come}
+	case here && s.Released && !s.Remove && !s.letGo(): // one that does not know how would remove everything
+		return []Action{come}
 	case here && f.Orphaned && !s.Detached && f.Held != nil:
 		// A removal says no more than that: nobody could take anything away from a
 		// cluster that cannot be reached any more.
@@ -150,16 +154,20 @@ func planPlaced(d Deployment, f Facts) []Action {
 	switch {
 	case f.Workspace == nil:
 		return hold(slowRetry, false, "the workspace of this deployment is gone: delete it")
+	case f.Wanted == "" && d.Spec.Origin != nil:
+		return hold(slowRetry, true, "no cluster carries out what custom resources ask for: the operator has to name one when the server is started (--gitops-options engines=CLUSTER); this goes on by itself then")
 	case f.Wanted == "":
-		return hold(slowRetry, true, "no cluster carries out deployments from here: ask your operator to name one")
+		return hold(slowRetry, true, "no cluster carries out the deployments of workspace %s: ask your operator to name one (drover deploy workspace put %s --engine CLUSTER)", f.Workspace.Name, f.Workspace.Name)
+	case f.Engine == nil && s.Issued == 0:
+		return hold(engineRetry, true, "there is no cluster %s: register it (drover cluster register %s), or name another one", f.Wanted, f.Wanted)
 	case f.Engine == nil:
 		return hold(engineRetry, true, "cluster %s is not there: what was deployed is left as it is until it is back", f.Wanted)
 	case f.Engine.Leaving:
 		return planRetreat(d, f, hold)
 	case f.Engine.Runtime == "":
-		return hold(engineRetry, true, "waiting for the agent of cluster %s", f.Wanted)
+		return hold(engineRetry, true, "%s", f.Engine.cannot())
 	case !deploys(f.Engine.Runtime):
-		return hold(slowRetry, false, "cluster %s runs %s, which cannot deploy from Git: choose one with Argo CD or Kubernetes", f.Wanted, f.Engine.Runtime)
+		return hold(slowRetry, false, "%s", f.Engine.cannot())
 	}
 	if to := d.Spec.To; f.Engine.Runtime == kubernetes && to.Target == "" && !d.Spec.Operator && !f.Workspace.reaches(*f.Engine, to.Namespace) {
 		return hold(slowRetry, false, "this workspace may not deploy into namespace %s of cluster %s any more: what was deployed is left as it is", to.Namespace, f.Wanted)
@@ -208,6 +216,17 @@ func planPlaced(d Deployment, f Facts) []Action {
 	return actions
 }
 
+// cannot says why a cluster carries no deployments out, and what to do; empty: it does.
+func (e Engine) cannot() string {
+	switch {
+	case e.Runtime == "":
+		return fmt.Sprintf("waiting for the agent of cluster %s, of which nothing was ever heard: `drover cluster join %s` prints the line that installs it", e.ID, e.ID)
+	case !deploys(e.Runtime):
+		return fmt.Sprintf("cluster %s runs %s, which cannot deploy from Git: choose one with Argo CD or Kubernetes", e.ID, e.Runtime)
+	}
+	return ""
+}
+
 // targetUnusable is what custom resources say of a managed environment that is not
 // there or was never reached, as their users know it. Why that is says the
 // environment's own condition.
@@ -227,6 +246,9 @@ func behind(c *Condition) string {
 	}
 	return ": " + c.Message
 }
+
+// letGo reports whether the agent has said that it has let go of it.
+func (s *Status) letGo() bool { return s.current() && s.deployed().Kept }
 
 // removed reports whether the agent has said that nothing is left of it.
 func (s *Status) removed() bool {

@@ -246,6 +246,8 @@ func (r *run) step(ctx context.Context, a Action) error {
 		r.place(a.Engine)
 	case Detach:
 		return r.detach(ctx)
+	case Release:
+		return r.release(ctx)
 	case Retreat, Withdraw:
 		s.Issued++
 		s.Remove, s.Token = true, r.task.Token

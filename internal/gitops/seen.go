@@ -3,6 +3,7 @@ package gitops
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -129,10 +130,24 @@ func (d *Deployment) settle(now time.Time) {
 // lingers is what a removal waits for that takes long: the agent's word on it.
 func (d *Deployment) lingers(now time.Time) []runtime.DeployedCondition {
 	s := &d.Status
-	if !d.Spec.Deleted || !s.Remove || !s.current() || s.removed() || s.Observed.Message == "" || now.Sub(s.Since) < lingerAfter {
+	why := ""
+	switch {
+	case !d.Spec.Deleted || now.Sub(s.Since) < lingerAfter:
+	case s.Released && !s.Remove && !s.letGo():
+		why = fmt.Sprintf("the agent of cluster %s has not let go of it: it is away, or too old to know how", s.Engine)
+		if s.current() && s.Observed.Message != "" {
+			why = s.Observed.Message
+		}
+	case s.Remove && s.current() && !s.removed() && s.Observed.Message != "":
+		why = s.Observed.Message
+		if strings.HasPrefix(why, runtime.Unremovable) && !d.Spec.Keep {
+			why += fmt.Sprintf(". `drover deploy delete %s --keep` forgets it, and leaves what was deployed as it is", d.Name)
+		}
+	}
+	if why == "" {
 		return nil
 	}
-	return []runtime.DeployedCondition{{Type: "DeletionError", Message: s.Observed.Message}}
+	return []runtime.DeployedCondition{{Type: "DeletionError", Message: why}}
 }
 
 // applied is the revision that the data plane has just come to have, where the

@@ -66,6 +66,7 @@ func (s *Service) create(ctx context.Context, o Order, id string) (d Deployment,
 		if err := s.check(ctx, d, ws); err != nil {
 			return d, "", err
 		}
+		s.foresee(ctx, &d)
 		set := s.set(ctx)
 		set.Puts = puts
 		set.Claims = append(claims, ledger.Claim{Name: nameOf(ws.ID, d.Name), Holder: d.Ref})
@@ -81,6 +82,17 @@ func (s *Service) create(ctx context.Context, o Order, id string) (d Deployment,
 		if !again(err, attempt) {
 			return d, op, err
 		}
+	}
+}
+
+// foresee tells whoever asks for a deployment at once that its cluster cannot carry it
+// out, or not yet. Whatever cannot be looked at now is told later.
+func (s *Service) foresee(ctx context.Context, d *Deployment) {
+	if d.Status.Wanted == "" || len(d.Spec.To.Selector) > 0 {
+		return
+	}
+	if e, err := s.Engines.Engine(ctx, d.Status.Wanted); err == nil {
+		d.Status.Error, d.Status.Patient = e.cannot(), true // whoever carries it out decides what it comes to
 	}
 }
 

@@ -38,6 +38,11 @@ func (o *own) routesDeployment() {
 		func(ctx context.Context, in *deploymentPath) (*accepted, error) {
 			return o.acceptDeployment(ctx)(o.Deployments.Delete(ctx, in.ID))
 		})
+	huma.Register(o.api, op("forget-deployment", http.MethodPost, "/deployments/{id}/forget", "Forget a deployment, and leave what it has deployed as it is",
+		"For one whose agent may not remove it, too, while it is being deleted. It is gone when its agent has let go of it."),
+		func(ctx context.Context, in *deploymentPath) (*accepted, error) {
+			return o.acceptDeployment(ctx)(o.Deployments.Forget(ctx, in.ID))
+		})
 	huma.Register(o.api, op("sync-deployment", http.MethodPost, "/deployments/{id}/sync", "Ask for one sync of a manual deployment",
 		"The answer is the sync run: runs of a deployment are carried out one after the other."),
 		func(ctx context.Context, in *named[v1.SyncDeployment]) (*accepted, error) {

@@ -116,7 +116,7 @@ func byReason(s metav1.Status, err error, id ID) error {
 	case s.Code == http.StatusUnauthorized:
 		return fault.New(fault.Denied, "the cluster does not accept the credentials: they have ended or were withdrawn").Because("unauthorized")
 	case s.Code == http.StatusForbidden:
-		return fault.New(fault.Denied, "the agent may not write %s: give its account the right to", id.Words()).Because("forbidden")
+		return fault.New(fault.Denied, "the agent may not write %s: give its account the right to%s", id.Words(), right(s.Message)).Because("forbidden")
 	case s.Code == http.StatusNotFound:
 		return fault.New(fault.Invalid, "the cluster does not serve %s: install its CustomResourceDefinition first", kindWords(id)).Because("no-such-kind")
 	case s.Code == http.StatusRequestEntityTooLarge:
@@ -125,6 +125,21 @@ func byReason(s metav1.Status, err error, id ID) error {
 		return fault.New(fault.Invalid, "%s is not valid%s", id.Words(), mistakes(s)).Because("invalid-manifest")
 	}
 	return fault.New(fault.Unavailable, "the cluster's API server answers in a way that cannot be understood (%d)", s.Code).Because("server-error")
+}
+
+// cannot is what Kubernetes says of a right that is missing: it names no values.
+var cannot = regexp.MustCompile(`cannot ([a-z]+) resource "([a-z0-9./-]+)" in API group "([a-z0-9.-]*)"`)
+
+// right is the one that is missing, as roles have it; empty: that is not told.
+func right(message string) string {
+	m := cannot.FindStringSubmatch(message)
+	if m == nil {
+		return ""
+	}
+	if m[3] != "" {
+		m[2] += "." + m[3]
+	}
+	return " (" + m[1] + " " + m[2] + ")"
 }
 
 func hasCause(s metav1.Status, name metav1.CauseType) bool {

@@ -39,6 +39,10 @@ type Deployment struct {
 	// goes somewhere else by now: what was deployed there is left as it is.
 	Abandoned string `json:"abandoned,omitempty"`
 
+	// Kept: it is to be forgotten, and what was deployed is left as it is. Whoever has
+	// let go of it says so (Deployed.Kept), and is only then asked to remove it.
+	Kept bool `json:"kept,omitempty"`
+
 	// Automated: what is in Git is applied, pruned and put right by itself, and
 	// tried for ever. Otherwise nothing is done but for Sync.
 	Automated   bool     `json:"automated"`
@@ -112,6 +116,10 @@ type Farewell struct {
 	Operation *DeploymentOperation `json:"farewell,omitempty"`
 }
 
+// Unremovable begins what is told of something that the runtime cannot remove, a right
+// that it lacks above all.
+const Unremovable = "it cannot be removed yet"
+
 // Deployed is what is seen of a deployment, as Argo CD words it: the Detail of
 // its observation.
 type Deployed struct {
@@ -127,6 +135,7 @@ type Deployed struct {
 	Diff       []ResourceDifference `json:"diff,omitempty"`      // of what is out of sync: see Concise
 	NoDiff     string               `json:"no_diff,omitempty"`   // why it has no lines although something differs
 	Healed     *Healed              `json:"healed,omitempty"`
+	Kept       bool                 `json:"kept,omitempty"` // it was let go of: removing it removes nothing
 }
 
 // SyncStatus is Synced, OutOfSync or Unknown, against a revision.

@@ -28,6 +28,8 @@ type memory struct {
 	// Open is the operation that is under way, Done the last one that has ended.
 	Open *runtime.DeploymentOperation `json:"open,omitempty"`
 	Done *outcome                     `json:"done,omitempty"`
+	// Kept: the deployment was let go of. Nothing is looked for when it is removed.
+	Kept bool `json:"kept,omitempty"`
 	// Trouble is why an automated sync failed that is tried again.
 	Trouble string `json:"trouble,omitempty"`
 

@@ -76,6 +76,10 @@ func (s *shift) install(ctx context.Context, e *keep.Entry, m *memory) (seen run
 func (s *shift) make(ctx context.Context, e *keep.Entry, d runtime.Deployment, m *memory) (runtime.Observed, time.Duration, error) {
 	var none runtime.Observed
 	w := &writer{s: s, e: e, memory: m}
+	if d.Kept {
+		return s.letGo(ctx, w, d)
+	}
+	m.Kept = false
 	if !e.Applied {
 		if going, err := s.leave(ctx, w, d, m); err != nil || going != "" {
 			return s.leaving(e, going), removeAgain, err

@@ -36,9 +36,9 @@ func (s *shift) remove(ctx context.Context, e *keep.Entry) (time.Duration, error
 	seen := runtime.Observed{ID: rec.ID, Kind: rec.Kind, Generation: rec.Generation, State: runtime.Installing, Message: going, Detail: rec.Seen.Detail}
 	if err != nil {
 		s.Complain(e, err)
-		seen.Message = "it cannot be removed yet: " + err.Error()
+		seen.Message = runtime.Unremovable + ": " + err.Error()
 		if fault.Is(err, fault.Internal) {
-			seen.Message = "it cannot be removed yet; the data plane's operator finds the reason in the agent's log"
+			seen.Message = runtime.Unremovable + "; the data plane's operator finds the reason in the agent's log"
 		}
 		if err := s.Settle(ctx, e, seen); err != nil {
 			return 0, err
@@ -62,6 +62,9 @@ func (s *shift) remove(ctx context.Context, e *keep.Entry) (time.Duration, error
 // dismantle goes one step further; what is still going is told.
 func (s *shift) dismantle(ctx context.Context, e *keep.Entry) (going string, err error) {
 	m, w := remember(e.Record.Own), &writer{s: s, e: e}
+	if m.Kept {
+		return "", nil
+	}
 	if len(e.Record.Inventory) == 0 && m.Last == nil {
 		if err := s.recall(ctx, w, &m); err != nil {
 			return "", err

@@ -22,6 +22,8 @@ type deployment struct {
 	Namespace  string `json:"namespace"`
 	// ClusterResources: objects without a namespace may be among its manifests.
 	ClusterResources bool `json:"cluster_resources"`
+	// Kept: it is to be let go of, and what was deployed left as it is.
+	Kept bool `json:"kept"`
 	// Named are namespaces that an operator gave it by their names, so that reserved
 	// ones among them are meant.
 	Named []string `json:"named"`

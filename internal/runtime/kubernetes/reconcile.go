@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -93,6 +94,9 @@ func (s *shift) install(ctx context.Context, e *keep.Entry) (runtime.Observed, e
 	if err != nil {
 		return runtime.Observed{}, err
 	}
+	if doc.Deployment != nil && doc.Deployment.Kept {
+		return s.letGo(ctx, e)
+	}
 	plan, err := s.compose(ctx, e.Record, doc)
 	if err != nil {
 		return runtime.Observed{}, err
@@ -110,6 +114,20 @@ func (s *shift) install(ctx context.Context, e *keep.Entry) (runtime.Observed, e
 		e.Applied = true
 	}
 	return s.look(ctx, e.Record, doc, plan)
+}
+
+// letGo forgets what was deployed, and leaves it as it is: whatever removes the item
+// from now on removes nothing.
+func (s *shift) letGo(ctx context.Context, e *keep.Entry) (runtime.Observed, error) {
+	s.forget(e.Record.ID)
+	if err := s.list(ctx, e, nil); err != nil {
+		return runtime.Observed{}, err
+	}
+	e.Applied = true
+	seen := runtime.Observed{ID: e.Record.ID, Kind: e.Record.Kind, Generation: e.Record.Generation, State: runtime.Ready}
+	var err error
+	seen.Detail, err = json.Marshal(runtime.Deployed{Sync: runtime.SyncStatus{Status: "Unknown"}, Health: runtime.HealthStatus{Status: "Unknown"}, Kept: true})
+	return seen, err
 }
 
 // handTools are what people change objects by hand with: what they change is put
@@ -232,9 +250,9 @@ func (s *shift) remove(ctx context.Context, e *keep.Entry) (time.Duration, error
 	seen := runtime.Observed{ID: rec.ID, Kind: rec.Kind, Generation: rec.Generation, State: runtime.Installing, Message: gone.Message}
 	if err != nil {
 		s.Complain(e, err)
-		seen.Message = "it cannot be removed yet: " + err.Error()
+		seen.Message = runtime.Unremovable + ": " + err.Error()
 		if fault.Is(err, fault.Internal) {
-			seen.Message = "it cannot be removed yet; the data plane's operator finds the reason in the agent's log"
+			seen.Message = runtime.Unremovable + "; the data plane's operator finds the reason in the agent's log"
 		}
 		if err := s.Settle(ctx, e, seen); err != nil {
 			return 0, err
