@@ -114,6 +114,7 @@ spec: {executor: vault, options: {address: %q, auth: token, tokenFile: %q}, for:
 	if strings.Contains(s.Log(), password) {
 		t.Error("the server's log tells the password")
 	}
+	swept(t, s)
 	err = filepath.WalkDir(s.DataDir, func(path string, d os.DirEntry, err error) error {
 		if os.IsNotExist(err) {
 			return nil // the database's own files come and go
@@ -133,7 +134,6 @@ spec: {executor: vault, options: {address: %q, auth: token, tokenFile: %q}, for:
 	if err != nil {
 		t.Error(err)
 	}
-	swept(t, s)
 
 	// What somebody has removed is planned to be made again.
 	if err := os.Remove(logins[0]); err != nil {
