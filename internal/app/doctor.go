@@ -179,7 +179,7 @@ func (e *examiner) subscriptionFacts(ctx context.Context, f *doctor.Facts) error
 	told := map[string]bool{}
 	tell := func(s subscription.Subscription) {
 		told[s.ID] = true
-		f.Subscriptions = append(f.Subscriptions, doctor.Subscription{ID: s.ID, Name: s.Name, Phase: s.Phase, Why: s.Status.Message, Off: s.Spec.Off, Since: s.Status.Since, Lost: s.Status.Lost})
+		f.Subscriptions = append(f.Subscriptions, doctor.Subscription{ID: s.ID, Name: s.Name, Phase: s.Phase, Why: s.Status.Message, Off: s.Spec.Off, Broker: s.Spec.To == subscription.ToBus, Since: s.Status.Since, Lost: s.Status.Lost})
 	}
 	for _, o := range found {
 		s, err := subscription.Decode(o)

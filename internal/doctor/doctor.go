@@ -99,6 +99,7 @@ type Bus struct {
 type Subscription struct {
 	ID, Name, Phase, Why string
 	Off                  bool // somebody said so
+	Broker               bool // it is that of all followers of the broker
 	Since                time.Time
 	Lost                 int64
 }

@@ -77,6 +77,13 @@ func TestDiagnose(t *testing.T) {
 		{"messages that nobody takes", func(f *doctor.Facts) { f.Bus.Aside = 20 }, []string{"warning bus-aside"}, "20 messages"},
 		{"so many that they fill the broker's disk", func(f *doctor.Facts) { f.Bus.Aside = 10_000 }, []string{"critical bus-aside"}, "drover bus dlq list"},
 		{"no room for them", func(f *doctor.Facts) { f.Bus.Aside, f.Bus.Full = 3, true }, []string{"critical bus-aside-full", "warning bus-aside"}, "nothing is lost"},
+		{"a follower's queue is full", func(f *doctor.Facts) {
+			f.Subscriptions = []doctor.Subscription{{ID: "bus", Name: "bus", Phase: "failing", Broker: true, Why: "a queue that follows it is full"}}
+		}, []string{"critical bus-held-up"}, "reject-publish"},
+		{"the broker is away, which says it all of its followers", func(f *doctor.Facts) {
+			f.Bus.Trouble = "connection refused"
+			f.Subscriptions = []doctor.Subscription{{ID: "bus", Name: "bus", Phase: "failing", Broker: true, Why: "connection refused"}}
+		}, []string{"critical bus-away", "warning subscription-failing"}, ""},
 		{"a webhook was given up, another is about to be, a third is off on purpose", func(f *doctor.Facts) {
 			f.Subscriptions = []doctor.Subscription{{ID: "s1", Name: "a", Phase: "disabled", Why: "410"}, {ID: "s2", Name: "b", Phase: "failing", Why: "502"}, {ID: "s3", Name: "c", Phase: "disabled", Off: true}}
 		}, []string{"warning subscription-disabled", "warning subscription-failing"}, "drover subscription enable s1"},

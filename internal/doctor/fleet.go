@@ -47,6 +47,10 @@ func subscriptions(f Facts) (out []Finding) {
 	}
 	for _, s := range f.Subscriptions {
 		switch {
+		case s.Phase == "failing" && s.Broker && f.Bus.Trouble == "":
+			out = append(out, Finding{ID: "bus-held-up", Severity: Critical, What: "the broker is there and refuses events: all its followers wait", Why: short(s.Why),
+				Do: []string{"rabbitmqctl list_queues name messages arguments policy   # on the broker: a full one with x-overflow reject-publish holds everybody up",
+					"read, purge or delete that queue; nothing is lost: events wait in the ledger, and are told in order"}})
 		case s.Phase == "disabled" && !s.Off:
 			note(&off, 0, s, s.Why)
 		case s.Phase == "failing":
