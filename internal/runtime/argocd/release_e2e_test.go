@@ -24,9 +24,13 @@ func TestLetsGo(t *testing.T) {
 	await(t, rt, d, "deployed", synced(commit))
 	d.Kept = true
 	apply(t, rt, item(2, d))
-	await(t, rt, d, "let go of", func(o runtime.Observed, d runtime.Deployed) bool { return o.Generation == 2 && o.State == runtime.Ready && d.Kept })
+	await(t, rt, d, "let go of", func(o runtime.Observed, d runtime.Deployed) bool {
+		return o.Generation == 2 && o.State == runtime.Ready && d.Kept
+	})
 	apply(t, rt, gone(3, d))
-	await(t, rt, d, "gone", func(o runtime.Observed, _ runtime.Deployed) bool { return o.Generation == 3 && o.State == runtime.Deleted })
+	await(t, rt, d, "gone", func(o runtime.Observed, _ runtime.Deployed) bool {
+		return o.Generation == 3 && o.State == runtime.Deleted
+	})
 	if _, err := a.Cluster.Client(t).CoreV1().ConfigMaps(ns).Get(t.Context(), "a", metav1.GetOptions{}); err != nil {
 		t.Errorf("what was deployed is gone: %v", err)
 	}

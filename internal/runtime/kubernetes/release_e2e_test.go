@@ -39,7 +39,9 @@ func TestLetsGoWithoutRights(t *testing.T) {
 	}
 	rt = open(t, sys, func(cfg *kubernetes.Config) { cfg.Kubeconfig = c.KubeconfigOf(t, who) })
 	apply(t, rt, runtime.Item{ID: id, Kind: runtime.KindDeployment, Generation: 2, Token: 2, Delete: true})
-	o := await(t, rt, id, func(o runtime.Observed) bool { return o.Generation == 2 && strings.HasPrefix(o.Message, runtime.Unremovable) })
+	o := await(t, rt, id, func(o runtime.Observed) bool {
+		return o.Generation == 2 && strings.HasPrefix(o.Message, runtime.Unremovable)
+	})
 	if !strings.Contains(o.Message, "ConfigMap") || !strings.Contains(o.Message, " configmaps)") {
 		t.Errorf("the right that is missing is not told: %s", o.Message)
 	}
