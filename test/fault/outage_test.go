@@ -45,6 +45,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 	db.Start(t)
 	l.until("/readyz to come back", func() bool { return readyz(s) == http.StatusOK })
 	l.more("after the outage")
+	l.well("after the outage")
 
 	// A crash of the database, in the midst of everything.
 	l.burst(24)
@@ -54,6 +55,7 @@ func TestDatabaseGoesAway(t *testing.T) {
 
 	l.end()
 	l.check()
+	l.well("after the crash")
 }
 
 // load is a handful of clients that order and read without pause for breath.
@@ -210,6 +212,19 @@ func (l *load) more(when string) {
 	l.ease()
 	before, reads := l.accepted.Load(), l.read.Load()
 	l.until("orders "+when, func() bool { return l.accepted.Load() >= before+4 && l.read.Load() > reads })
+}
+
+// well waits until the doctor finds nothing any more: what an outage left behind goes by
+// itself.
+func (l *load) well(when string) {
+	l.t.Helper()
+	l.until("the doctor to be well "+when, func() bool {
+		out, errs, code := l.s.Run("doctor")
+		if code != 0 {
+			l.t.Logf("%s the doctor says %d: %s%s", when, code, out, errs)
+		}
+		return code == 0
+	})
 }
 
 func (l *load) end() {
