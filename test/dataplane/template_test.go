@@ -18,8 +18,8 @@ import (
 	"github.com/droverhq/drover/test/tofu"
 )
 
-// made is a template whose cloud is a file that lists what was done, and whose
-// clusters are one that runs here.
+// made is a template whose cloud is a file that lists what was done, once another file
+// says that it may be, and whose clusters are one that runs here.
 const made = `
 variable "cluster_id" {}
 variable "cloud" { default = "" }
@@ -33,11 +33,11 @@ variable "kubeconfig" {}
 resource "terraform_data" "cluster" {
   input = var.book
   provisioner "local-exec" {
-    command = "sleep 3; echo made >> ${self.input}"
+    command = "while test -d ${dirname(self.input)} && ! test -e ${self.input}.made; do sleep 0.1; done; echo made >> ${self.input}"
   }
   provisioner "local-exec" {
     when    = destroy
-    command = "sleep 3; echo gone >> ${self.input}"
+    command = "while test -d ${dirname(self.input)} && ! test -e ${self.input}.gone; do sleep 0.1; done; echo gone >> ${self.input}"
   }
 }
 
@@ -92,6 +92,7 @@ func TestClusterOfAProfile(t *testing.T) {
 	w.run("cluster", "create", "made", "--profile", "small", "--provider", "metal", "--region", "north")
 
 	killed := map[string]bool{}
+	may := map[string]string{"cluster_provisioning": book + ".made", "deprovisioning": book + ".gone"} // what ends a phase
 	// through kills the server in each phase that it sees, once, until the last.
 	through := func(last string) {
 		t.Helper()
@@ -105,6 +106,9 @@ func TestClusterOfAProfile(t *testing.T) {
 				killed[phase] = true
 				w.s.Kill()
 				w.s.Start(t)
+				if file := may[phase]; file != "" {
+					write(file, "")
+				}
 			}
 			return false
 		})
