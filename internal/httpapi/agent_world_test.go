@@ -99,13 +99,14 @@ func (d *dataPlane) sync() v1.Synced {
 	q := d.message()
 	status, out := d.patient(q)
 	if status != 200 {
-		d.Fatalf("a message is answered %d", status)
+		d.Fatalf("a message is answered %d: %.2000s", status, d.logged())
 	}
 	d.take(q, out)
 	return out
 }
 
-// patient sends a message, again while the server gets ready.
+// patient sends a message, again while the server gets ready: the newest under a new
+// number, as agents do, for the one before may have been taken.
 func (d *dataPlane) patient(q v1.Sync) (int, v1.Synced) {
 	d.Helper()
 	for late := time.Now().Add(20 * time.Second); ; {
@@ -118,6 +119,10 @@ func (d *dataPlane) patient(q v1.Sync) (int, v1.Synced) {
 		}
 		if time.Now().After(late) {
 			d.Fatalf("the server never gets ready: %.2000s", d.logged())
+		}
+		if q.Number == d.number {
+			d.number++
+			q.Number = d.number
 		}
 	}
 }
