@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/keep"
 )
 
 // Read is read.
@@ -123,6 +124,16 @@ func NewNeeds() Needs { return Needs{newNeeds(Config{}.defaults())} }
 
 // Set says what an item needs; nil: nothing.
 func (n Needs) Set(id string, now, last *runtime.Deployment) { n.n.set(id, now, last, true) }
+
+// NeedOf is needOf, of a memory that says so.
+func NeedOf(rec keep.Record, made *runtime.Deployment, kept bool) (now, last *runtime.Deployment) {
+	m := memory{Kept: kept}
+	if made != nil {
+		m.Last, _ = json.Marshal(made)
+	}
+	rec.Own, _ = m.pack()
+	return needOf(rec)
+}
 
 // Marks tell what each project that somebody needs is to be: its own mark and those
 // of its Secrets.

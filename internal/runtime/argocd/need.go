@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/keep"
 )
 
 // needs knows what all items need of what they share. What a change costs depends
@@ -54,6 +55,20 @@ type shared struct {
 func newNeeds(cfg Config) *needs {
 	return &needs{cfg: cfg, items: map[string]*need{}, apps: map[string]string{}, projects: map[string]*shared{},
 		stale: map[string]bool{}, secrets: map[string]map[string]bool{}}
+}
+
+// needOf is what an item needs by its record: what it is to be, and what it was made of.
+// One that is let go of needs nothing. It is pure.
+func needOf(rec keep.Record) (now, last *runtime.Deployment) {
+	d, err := read(rec.Body)
+	m := remember(rec.Own)
+	switch wanted := err == nil && !rec.Delete; {
+	case wanted && !d.Kept:
+		return &d, m.last()
+	case wanted || m.Kept:
+		return nil, nil
+	}
+	return nil, m.last()
 }
 
 // set says what an item needs from now on; both nil: nothing.

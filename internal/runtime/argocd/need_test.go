@@ -1,6 +1,7 @@
 package argocd_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/droverhq/drover/internal/runtime"
 	"github.com/droverhq/drover/internal/runtime/argocd"
+	"github.com/droverhq/drover/internal/runtime/keep"
 )
 
 // drawn is some deployment of few workspaces, repositories, credentials and targets.
@@ -94,5 +96,38 @@ func TestMoreOfTheSame(t *testing.T) {
 			t.Errorf("%s: looked at again: %v", c.reason, got)
 		}
 		n.Made(project)
+	}
+}
+
+// TestNeedsByRecord: what a restart finds counts as a need, unless it is let go of.
+func TestNeedsByRecord(t *testing.T) {
+	d := runtime.Deployment{UID: "u", Workspace: "w", Repository: "https://git/a", Path: "x", Namespace: "n"}
+	letGo := d
+	letGo.Kept = true
+	for _, c := range []struct {
+		reason    string
+		body      runtime.Deployment
+		gone      bool
+		made      *runtime.Deployment
+		kept      bool
+		now, last bool
+	}{
+		{"it is to be as it was made", d, false, &d, false, true, true},
+		{"it was not made yet", d, false, nil, false, true, false},
+		{"it is being removed, and was made", d, true, &d, false, false, true},
+		{"it is being let go of", letGo, false, &d, false, false, false},
+		{"it was let go of", letGo, false, nil, true, false, false},
+		{"it was let go of, and told again since", letGo, false, &letGo, true, false, false},
+		{"it was let go of, and is forgotten", letGo, true, &letGo, true, false, false},
+		{"it was let go of, and is wanted again", d, false, &d, true, true, true},
+	} {
+		body, err := json.Marshal(c.body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, last := argocd.NeedOf(keep.Record{ID: "i", Body: body, Delete: c.gone}, c.made, c.kept)
+		if (now != nil) != c.now || (last != nil) != c.last {
+			t.Errorf("%s: it needs %v, and needed %v", c.reason, now, last)
+		}
 	}
 }

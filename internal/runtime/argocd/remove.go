@@ -20,6 +20,8 @@ import (
 
 const removeAgain = 2 * time.Second // at what is going away, should no watch tell
 
+const untoldOthers = "what it shared with others is looked at when the agent was told of all of them"
+
 // remove takes a deployment away: the Application with what it deployed, then what
 // nobody else shares with it.
 func (s *shift) remove(ctx context.Context, e *keep.Entry) (time.Duration, error) {
@@ -63,6 +65,7 @@ func (s *shift) remove(ctx context.Context, e *keep.Entry) (time.Duration, error
 func (s *shift) dismantle(ctx context.Context, e *keep.Entry) (going string, err error) {
 	m, w := remember(e.Record.Own), &writer{s: s, e: e}
 	if m.Kept {
+		s.needs.set(e.Record.ID, nil, nil, true)
 		return "", nil
 	}
 	if len(e.Record.Inventory) == 0 && m.Last == nil {
@@ -91,7 +94,7 @@ func (s *shift) dismantle(ctx context.Context, e *keep.Entry) (going string, err
 		}
 	}
 	if len(shares) > 0 && !s.r.told.whole() {
-		return "what it shared with others is looked at when the agent was told of all of them", nil
+		return untoldOthers, nil
 	}
 	s.needs.set(e.Record.ID, nil, nil, true)
 	for _, project := range shares {

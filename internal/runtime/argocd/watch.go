@@ -61,13 +61,8 @@ func (r *Runtime) begin(ctx context.Context, ks *keep.Shift) (keep.Worker, error
 		if rec.Gone {
 			continue
 		}
-		m := remember(rec.Own)
-		last := m.last()
-		if d, err := read(rec.Body); err == nil && !rec.Delete {
-			s.needs.set(rec.ID, &d, last, false)
-		} else {
-			s.needs.set(rec.ID, nil, last, false)
-		}
+		now, last := needOf(rec)
+		s.needs.set(rec.ID, now, last, false)
 		if last != nil && rec.Settled && !rec.Delete {
 			s.recollect(*last)
 		}
