@@ -35,13 +35,27 @@ type Told struct {
 // cause is the push as the log and the history name it.
 func (p Push) cause() ledger.Cause { return ledger.ByPush(p.From, p.Ref, p.After, p.Pusher) }
 
-// hear remembers a push: its commit may be deployed soon.
-func (s *Status) hear(p Push) {
+// hear remembers a push, unless it has: its commit may be deployed soon.
+func (s *Status) hear(p Push) bool {
 	if p.After == "" || slices.ContainsFunc(s.Pushes, func(t Told) bool { return t.Commit == p.After }) {
-		return
+		return false
 	}
 	s.Pushes = append(slices.Clone(s.Pushes), Told{p.cause(), p.After})
 	s.Pushes = s.Pushes[max(0, len(s.Pushes)-maxPushes):]
+	return true
+}
+
+// reads reports whether the deployment has read its repository: only then it may know
+// who pushes there what. Everybody can name a repository, and what was deployed before
+// may be of another one.
+func (d *Deployment) reads() bool {
+	of := NormaliseRepository(d.Spec.Repository)
+	is := func(url string) bool { return url != "" && NormaliseRepository(url) == of }
+	seen := d.Status.deployed()
+	if c := seen.Compared; c != nil && is(c.Repository) && seen.Sync.Revision != "" && seen.Sync.Status != unknown {
+		return true
+	}
+	return slices.ContainsFunc(d.Status.History, func(r Revision) bool { return is(r.Repository) })
 }
 
 // ascribe says of what was deployed since by itself which push has led to it. A push
@@ -61,7 +75,9 @@ func (s *Status) ascribe(before []Revision) {
 const pushWriters = 32 // deployments of one push that are refreshed at a time
 
 // Pushed refreshes what a push to a repository is about: deployments of an
-// organisation (empty: of all) that follow the reference, and returns how many.
+// organisation (empty: of all) that follow the reference, and returns how many. The
+// repository may be another organisation's: of a push that all are refreshed for,
+// only those hear that have read it.
 func (s *Service) Pushed(ctx context.Context, org string, push Push) (int, error) {
 	var urls []any
 	for _, u := range push.Repositories {
@@ -94,10 +110,46 @@ func (s *Service) Pushed(ctx context.Context, org string, push Push) (int, error
 				continue
 			}
 			found++
-			group.Go(func() error { return s.refresh(ctx, d.Ref, &push) })
+			group.Go(func() error {
+				heard := &push
+				if org == "" {
+					reads, err := s.readsOf(ctx, d)
+					if err != nil {
+						return err
+					}
+					if !reads {
+						heard = nil
+					}
+				}
+				return s.refresh(ctx, d.Ref, heard)
+			})
 		}
 		if len(page) < wakesPage {
 			return found, group.Wait()
+		}
+	}
+}
+
+// readsOf reports whether a deployment, or one of those that it has made, has read its
+// repository.
+func (s *Service) readsOf(ctx context.Context, d Deployment) (bool, error) {
+	if len(d.Spec.To.Selector) == 0 {
+		return d.reads(), nil
+	}
+	for after := ""; ; {
+		page, err := s.Store.List(ctx, ledger.Query{Kind: KindDeployment.Name, AfterID: after, Limit: wakesPage, Scope: map[string]any{"parent": d.ID}})
+		if err != nil {
+			return false, err
+		}
+		for _, o := range page {
+			after = o.ID
+			c, err := Decode(o)
+			if err == nil && NormaliseRepository(c.Spec.Repository) == NormaliseRepository(d.Spec.Repository) && c.reads() {
+				return true, nil
+			}
+		}
+		if len(page) < wakesPage {
+			return false, nil
 		}
 	}
 }

@@ -184,10 +184,30 @@ func (s *Status) refresh(now time.Time) {
 	}
 }
 
+// word takes the word that a repository has changed, and tells when to look; more: it
+// is to be looked at anyway. What one for many has heard before it gives to those
+// that it has made.
+func (s *Status) word(now time.Time, many bool) (wait time.Duration, more bool) {
+	wait = min(max(0, refreshEvery-now.Sub(s.Refreshed)), refreshEvery)
+	switch {
+	case s.Pushed:
+		return wait, true
+	case wait > 0:
+		s.Pushed = true
+		return wait, false
+	}
+	s.Refresh++
+	if s.Refreshed = now.UTC(); many {
+		s.Pushes = nil
+	}
+	return 0, false
+}
+
 // refresh says that a repository has changed. The first word moves the count, one
-// that comes close behind is remembered for a moment later, and any more of them
-// cost nothing. A push (nil: somebody asks) is the cause, and of one that follows
-// Git an operation, unless another is under way, which it is a part of.
+// that comes close behind is remembered for a moment later, and of any more of them
+// nothing but pushes that are new. A push (nil: nobody is to know of one) is the cause,
+// and of one that follows Git an operation, unless another is under way, which it is
+// a part of.
 func (s *Service) refresh(ctx context.Context, ref ledger.Ref, push *Push) error {
 	for attempt := 0; ; attempt++ {
 		o, err := s.Store.Get(ctx, ref)
@@ -195,23 +215,17 @@ func (s *Service) refresh(ctx context.Context, ref ledger.Ref, push *Push) error
 			return err
 		}
 		d, err := Decode(o)
-		if err != nil || !o.Deleted.IsZero() || d.Spec.Deleted || d.Status.Pushed {
+		if err != nil || !o.Deleted.IsZero() || d.Spec.Deleted {
 			return err
 		}
-		wake := ledger.Wake{Ref: d.Ref, Org: d.Org}
-		if wait := refreshEvery - s.Now().Sub(d.Status.Refreshed); wait > 0 {
-			d.Status.Pushed, wake.After = true, min(wait, refreshEvery)
-		} else {
-			d.Status.Refresh++
-			d.Status.Refreshed = s.Now().UTC()
+		wait, more := d.Status.word(s.Now(), len(d.Spec.To.Selector) > 0)
+		if heard := push != nil && d.Status.hear(*push); more && !heard {
+			return nil
 		}
+		wake := ledger.Wake{Ref: d.Ref, Org: d.Org, After: wait}
 		set := s.set(ctx)
 		if push != nil {
 			set.Cause = push.cause()
-			if len(d.Spec.To.Selector) > 0 {
-				d.Status.Pushes = nil // those that it has made remember them
-			}
-			d.Status.hear(*push)
 			if d.Spec.Automated && d.Status.Operation == "" {
 				if err := s.begin(ctx, &d, "push", &set); err != nil {
 					return err
