@@ -9,8 +9,8 @@ import (
 )
 
 // RemedyOf is remedyOf.
-func RemedyOf(app *unstructured.Unstructured, automated bool, now time.Time) (string, time.Duration) {
-	do, rest := remedyOf(app, automated, now)
+func RemedyOf(app *unstructured.Unstructured, known time.Time, automated bool, now time.Time) (string, time.Duration) {
+	do, rest := remedyOf(app, known, automated, now)
 	return string(do), rest
 }
 
@@ -20,7 +20,13 @@ func Homeless(app *unstructured.Unstructured, d runtime.Deployment) bool {
 }
 
 // Hasten is hasten.
-func Hasten(app *unstructured.Unstructured) { hasten(app) }
+func Hasten(app *unstructured.Unstructured, now time.Time) { hasten(app, now) }
+
+// FailingSince is since when an Application cannot be compared, where a time is known.
+func FailingSince(app *unstructured.Unstructured, known time.Time) time.Time {
+	_, _, since := failure(app, known)
+	return since
+}
 
 // RemindAll reminds Argo CD of what it was asked for at a time whenever that is due,
 // until another time, and returns when.
@@ -36,13 +42,8 @@ func RemindAll(app *unstructured.Unstructured, asked, until time.Time) (at []tim
 	return at
 }
 
-// Turns counts how many of some are let through within a second.
-func Turns(n int, now time.Time) (through int) {
-	var t turns
-	for range n {
-		if t.take(now) {
-			through++
-		}
-	}
-	return through
-}
+// Turns are turns.
+type Turns struct{ t turns }
+
+// Take is take.
+func (t *Turns) Take(id string, now time.Time) time.Duration { return t.t.take(id, now) }

@@ -44,6 +44,8 @@ func TestRemedies(t *testing.T) {
 		{"a quarter of the time", failing(t, 2*time.Minute, 4, "no"), false, 130 * time.Second, "retry", 20 * time.Second},
 		{"it is time", failing(t, 2*time.Minute, 4, "no"), false, 150 * time.Second, "retry", 0},
 		{"no later than Argo CD", failing(t, 24*time.Hour, 400, "no"), false, 24 * time.Hour, "retry", 3 * time.Minute},
+		{"Argo CD itself is sooner", failing(t, 2*time.Minute, 2, "no"), false, 2 * time.Minute, "retry", 20 * time.Second},
+		{"and it is its turn", failing(t, 2*time.Minute, 2, "no"), false, 140 * time.Second, "", 0},
 		{"nobody asked", failing(t, 2*time.Minute, 4, "no"), true, time.Hour, "", 0},
 		{"it is just being tried", parse(t, `{"status":{"operationState":{"phase":"Running","retryCount":3,"message":"Retrying operation. Attempt #3","operation":{"initiatedBy":{"automated":true}}}}}`), false, time.Hour, "", 0},
 		{"Git is away", compared(0, 0, "no route to host", ""), true, 0, "normal", 10 * time.Second},
@@ -53,10 +55,111 @@ func TestRemedies(t *testing.T) {
 		{"what Argo CD has cached", compared(0, 0, cached, ""), false, 0, "hard", 2 * time.Minute},
 		{"what Argo CD has cached for long", compared(0, 24*time.Hour, cached, ""), false, 24 * time.Hour, "hard", 10 * time.Minute},
 	} {
-		do, rest := argocd.RemedyOf(c.app, !c.manual, noon.Add(c.now))
+		do, rest := argocd.RemedyOf(c.app, time.Time{}, !c.manual, noon.Add(c.now))
 		if do != c.do || rest != c.rest {
 			t.Errorf("%s: %q in %s, want %q in %s", c.reason, do, rest, c.do, c.rest)
 		}
+	}
+}
+
+func tries(app *unstructured.Unstructured) int64 {
+	n, _, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "operationState", "retryCount")
+	if f, is := n.(float64); is {
+		return int64(f)
+	}
+	return n.(int64)
+}
+
+// What fails for long is tried later and later, and never as at the beginning again.
+func TestTriesGrowApart(t *testing.T) {
+	own := func(n int64) time.Duration { return min(5*time.Second<<min(n, 10), 3*time.Minute) } // Argo CD's
+	var last, wait time.Duration
+	retries, began := int64(1), time.Duration(0)
+	for last < 2*time.Hour {
+		app := failing(t, last, int(retries), "no")
+		next := last + own(retries)
+		for now := last; now < next; now += time.Second {
+			if do, rest := argocd.RemedyOf(app, time.Time{}, true, noon.Add(now)); do == "retry" && rest <= 0 {
+				argocd.Hasten(app, noon.Add(now))
+				retries = tries(app)
+				next = max(now, last+own(retries))
+			}
+		}
+		if before := wait; next-last < before/2 {
+			t.Fatalf("after %s it is tried again in %s, after %s before that", last, next-last, before)
+		}
+		wait, last, retries = next-last, next, retries+1
+		if began == 0 && wait >= 150*time.Second {
+			began = last
+		}
+	}
+	if began == 0 || began > 20*time.Minute {
+		t.Errorf("it is tried rarely from %s on", began)
+	}
+}
+
+// Argo CD dates an error anew whenever its words change; what fails is failing since it
+// began, and ever more rarely anything is asked for without what is cached.
+func TestFailsSinceItBegan(t *testing.T) {
+	const every = 24 * time.Hour
+	text, dated, known, hards := "no chart", time.Duration(0), time.Time{}, 0
+	for now := time.Duration(0); now < every; {
+		app := parse(t, fmt.Sprintf(`{"status":{"reconciledAt":%q,"conditions":[{"type":"ComparisonError","message":%q,"lastTransitionTime":%q}]}}`, clock(now), text, clock(dated)))
+		if known = argocd.FailingSince(app, known); !known.Equal(noon) {
+			t.Fatalf("after %s it fails since %s", now, known)
+		}
+		do, rest := argocd.RemedyOf(app, known, true, noon.Add(now))
+		now += rest
+		if dated, text = now, "no chart (cached)"; do == "hard" {
+			text = "no chart"
+			hards++
+		}
+	}
+	if hards == 0 || hards > 130 {
+		t.Errorf("%d times in a day nothing that is cached is taken", hards)
+	}
+	if since := argocd.FailingSince(parse(t, `{"status":{"conditions":[{"type":"SyncError"}]}}`), known); !since.IsZero() {
+		t.Errorf("what is compared fails since %s", since)
+	}
+}
+
+// Thousands that fail at once get their turns one after the other, and ask little more
+// often than that.
+func TestTurns(t *testing.T) {
+	const all = 3000
+	var turns argocd.Turns
+	due, asked, late := map[int][]int{}, 0, 0 // by tenths of a second
+	for id := range all {
+		due[0] = append(due[0], id)
+	}
+	through := map[int]int{} // by seconds
+	for tick, left := 0, all; left > 0; tick++ {
+		if tick > 2*all {
+			t.Fatalf("after %d s %d wait for their turns", tick/10, left)
+		}
+		for _, id := range due[tick] {
+			asked++
+			wait := turns.Take(fmt.Sprint(id), noon.Add(time.Duration(tick)*100*time.Millisecond))
+			if wait == 0 {
+				through[tick/10]++
+				left--
+				late = tick
+				continue
+			}
+			at := tick + int((wait+99*time.Millisecond)/(100*time.Millisecond))
+			due[at] = append(due[at], id)
+		}
+	}
+	for second, n := range through {
+		if n > 10 {
+			t.Errorf("%d get through in second %d", n, second)
+		}
+	}
+	if asked > 3*all {
+		t.Errorf("%d ask %d times", all, asked)
+	}
+	if late > 11*all/10 {
+		t.Errorf("the last one waits for %d s", late/10)
 	}
 }
 
@@ -77,14 +180,32 @@ func TestHomeless(t *testing.T) {
 		if got := argocd.Homeless(app, c.d); got != c.want {
 			t.Errorf("%s: %v", c.reason, got)
 		}
-		argocd.Hasten(app)
-		if n, _, _ := unstructured.NestedInt64(app.Object, "status", "operationState", "retryCount"); n != 1 {
-			t.Errorf("%s: %d tries are counted", c.reason, n)
+	}
+}
+
+// A sync that is tried before its time counts on from about there.
+func TestHasten(t *testing.T) {
+	for _, c := range []struct {
+		reason  string
+		retries int
+		waited  time.Duration
+		want    int64
+	}{
+		{"it has just failed", 9, time.Second, 1},
+		{"after Argo CD's first time", 9, 10 * time.Second, 1},
+		{"as many as have led to that wait", 9, 45 * time.Second, 3},
+		{"never more than there were", 3, time.Hour, 3},
+		{"Argo CD's longest", 400, 3 * time.Minute, 400},
+	} {
+		app := failing(t, time.Minute, c.retries, "no")
+		argocd.Hasten(app, noon.Add(time.Minute+c.waited))
+		if n := tries(app); n != c.want {
+			t.Errorf("%s: %d tries are counted, want %d", c.reason, n, c.want)
 		}
 	}
 	rest := parse(t, `{"status":{"operationState":{"phase":"Succeeded","retryCount":3}}}`)
 	before := rest.DeepCopy()
-	if argocd.Hasten(rest); !cmp.Equal(before.Object, rest.Object) {
+	if argocd.Hasten(rest, noon); !cmp.Equal(before.Object, rest.Object) {
 		t.Error("what has ended is changed")
 	}
 }
@@ -113,8 +234,5 @@ func TestRemindersGrow(t *testing.T) {
 	}
 	if d := cmp.Diff(want[:5], ends); d != "" {
 		t.Error(d)
-	}
-	if n := argocd.Turns(1000, noon); n > 10 {
-		t.Errorf("%d of a thousand ask at once", n)
 	}
 }

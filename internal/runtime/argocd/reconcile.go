@@ -24,6 +24,9 @@ func (s *shift) Reconcile(ctx context.Context, e *keep.Entry) (again time.Durati
 	}
 	s.mu.Lock()
 	s.looked[e.Record.ID] = s.r.cfg.Now()
+	if e.Record.Delete {
+		delete(s.fails, e.Record.ID)
+	}
 	s.mu.Unlock()
 	if e.Record.Delete {
 		s.attend(e.Record.ID, nil)

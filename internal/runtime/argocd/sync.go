@@ -136,7 +136,7 @@ func (s *shift) carry(ctx context.Context, w *writer, d runtime.Deployment, m *m
 	if fresh {
 		if err := s.revise(ctx, w, app, func(o *unstructured.Unstructured) {
 			mark(o, refreshMark, "normal", refreshedMark, d.Refresh)
-			hasten(o)
+			hasten(o, s.r.cfg.Now())
 			s.remind(o)
 		}); err != nil {
 			return 0, err
@@ -145,7 +145,7 @@ func (s *shift) carry(ctx context.Context, w *writer, d runtime.Deployment, m *m
 	if err := s.act(ctx, w, do, d, app); err != nil {
 		return 0, err
 	}
-	mending, unheard := time.Duration(0), now.unheard()
+	mending, unheard, since := time.Duration(0), now.unheard(), s.failing(w.e.Record.ID, app)
 	switch idle := do == stay && !fresh; {
 	case idle && unheard && late(app, s.r.cfg.Now()):
 		_, sofar := reminded(app)
@@ -154,7 +154,7 @@ func (s *shift) carry(ctx context.Context, w *writer, d runtime.Deployment, m *m
 		}
 	case idle && !unheard:
 		var err error
-		if mending, err = s.mend(ctx, w, d, app); err != nil {
+		if mending, err = s.mend(ctx, w, d, app, since); err != nil {
 			return 0, err
 		}
 	}

@@ -35,12 +35,14 @@ type shift struct {
 	diffs   *differences
 	hosts   sync.Mutex // held by whoever writes Argo CD's list of host keys
 
-	asks turns
+	asks  turns // of Argo CD, about what has failed
+	looks turns // for namespaces that are missing
 
 	mu      sync.Mutex
 	there   map[string]bool        // objects that were there during this shift
 	heals   map[string][]time.Time // when they were put right
 	looked  map[string]time.Time   // when an item was last looked at
+	fails   map[string]time.Time   // since when it could not be compared what an item asks for
 	without map[string]time.Time   // when Argo CD was first missing for what is to go
 	left    map[string]bool        // Applications that are nobody's, told once
 	homes   map[string]string      // namespaces that are made for items, by id
@@ -54,7 +56,7 @@ type shift struct {
 // that looks at settings once.
 func (r *Runtime) begin(ctx context.Context, ks *keep.Shift) (keep.Worker, error) {
 	s := &shift{Shift: ks, r: r, needs: newNeeds(r.cfg), ready: make(chan struct{}), caches: map[kind]cache.SharedIndexInformer{},
-		there: map[string]bool{}, heals: map[string][]time.Time{}, looked: map[string]time.Time{}, left: map[string]bool{}, without: map[string]time.Time{}, homes: map[string]string{}, trusting: map[string]bool{}}
+		there: map[string]bool{}, heals: map[string][]time.Time{}, looked: map[string]time.Time{}, fails: map[string]time.Time{}, left: map[string]bool{}, without: map[string]time.Time{}, homes: map[string]string{}, trusting: map[string]bool{}}
 	all, damaged := ks.Kept()
 	s.damaged = damaged > 0
 	for _, rec := range all {
