@@ -339,6 +339,10 @@ func (x *exchange) report(ctx context.Context) error {
 		return nil
 	}
 	if !x.Clusters.Knows(x.id, q.Agent) {
+		// The index may not have heard yet that the cluster is another one of its name.
+		if err := x.speaksFor(ctx, x.id); err != nil {
+			return err
+		}
 		if err := x.Clusters.Admit(ctx, x.id, cluster.Caller{Agent: q.Agent, Installation: q.Installation}); err != nil {
 			return err
 		}
