@@ -1,4 +1,7 @@
 package gitops
 
 // Released is released.
-func Released(kind string, raw []byte) ([]byte, error) { return released(kind, raw) }
+func Released(kind string, raw []byte) ([]byte, bool, error) { return released(kind, raw) }
+
+// TakesBack is takesBack.
+func (d *Deployment) TakesBack() bool { return d.takesBack() }

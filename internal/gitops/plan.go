@@ -93,7 +93,7 @@ func planGone(d Deployment, f Facts, now time.Time) []Action {
 	if len(f.Children) > 0 {
 		var ids []string
 		for _, c := range f.Children {
-			if !c.Spec.Deleted || d.Spec.Keep && !c.Spec.Keep {
+			if !c.Spec.Deleted || d.keeps(c) || d.unkeeps(c) {
 				ids = append(ids, c.ID)
 			}
 		}
@@ -106,7 +106,7 @@ func planGone(d Deployment, f Facts, now time.Time) []Action {
 	s := &d.Status
 	late := now.Sub(s.Since) >= abandonAfter
 	here := s.Issued > 0 && s.Engine != "" && s.Desired != "" && !s.removed()
-	there := s.Leaving != nil && !d.Spec.Keep
+	there := s.Leaving != nil // a move has it removed there, whatever is left here
 	// Where the cluster is gone for sure there is nobody left to ask.
 	if here && f.Held == nil && late {
 		here = false

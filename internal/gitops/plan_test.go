@@ -29,6 +29,7 @@ func drawDeployment(t *rapid.T) gitops.Deployment {
 	flag := func(name string) bool { return rapid.Bool().Draw(t, name) }
 	d := gitops.Deployment{Object: ledger.Object{Ref: ledger.Ref{Kind: "deployment", ID: "d"}, Org: "acme", Name: "web", Parent: "ws", Fields: ledger.Fields{"workspace": "ws"}}}
 	d.Spec = gitops.Spec{Repository: "https://h/r", Path: "k8s", Automated: flag("automated"), Deleted: flag("deleted"), To: gitops.To{Namespace: "shop"}}
+	d.Spec.Keep = flag("keep")
 	if flag("invalid") {
 		d.Spec.Invalid = "no"
 	}

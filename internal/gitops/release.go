@@ -24,7 +24,7 @@ func (s *Service) Forget(ctx context.Context, ref string) (Deployment, string, e
 			return d, d.Status.Operation, err
 		}
 		set := s.set(ctx)
-		if d.Spec.Keep = true; going {
+		if d.Spec.Keep, d.Spec.Unkept = true, false; going {
 			err = s.dropAgain(&d, &set)
 		} else {
 			err = s.dropping(ctx, &d, &set)
@@ -57,36 +57,56 @@ func (s *Service) dropAgain(d *Deployment, set *ledger.Set) error {
 	return nil
 }
 
+// takesBack reports whether one that was to be left as it is can still be removed with
+// all that was deployed: its agent has not said that it has let go of that.
+func (d *Deployment) takesBack() bool {
+	s := &d.Status
+	return d.Spec.Deleted && d.Spec.Keep && !s.letGo() && !(s.Released && s.Remove)
+}
+
+// takeBack has it removed with all that was deployed after all.
+func (d *Deployment) takeBack() {
+	d.Spec.Keep, d.Spec.Unkept = false, true
+	d.Status.Released, d.Status.Detached = false, false
+}
+
 // release hands over what was handed over last, with the word that it is to be let go
-// of. An agent that does not know that word goes on as before.
+// of. An agent that does not know that word does nothing from then on.
 func (r *run) release(ctx context.Context) error {
 	s := &r.d.Status
 	raw, err := r.Keeper.Blob(ctx, s.Desired)
 	if err != nil {
 		return fmt.Errorf("cannot read what was handed over: %w", err)
 	}
-	body, err := released(s.Runtime, raw)
+	body, detached, err := released(s.Runtime, raw)
 	if err != nil {
 		return fault.New(fault.Internal, "what was handed over of %s cannot be read: %w", r.d.Ref, err)
 	}
-	s.Released = true
+	s.Released, s.Detached = true, detached
 	return r.issue(ctx, body)
 }
 
-// released is a body with the word that it is to be let go of.
-func released(kind string, raw []byte) ([]byte, error) {
+// released is a body with the word that it is to be let go of, without secrets, which
+// may be gone before the agent asks, and without anything to be done: an agent that
+// does not know the word must not follow Git, nor make again what it was removing.
+// Without its target it is detached, or it would be for the engine's own cluster.
+func released(kind string, raw []byte) (body []byte, detached bool, err error) {
 	if kind == kubernetes {
 		var last kubernetesBody
 		if err := json.Unmarshal(raw, &last); err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		last.Deployment.Kept = true
-		return encodeBody(last)
+		of := &last.Deployment
+		of.Kept, of.Manual, of.Run, of.Prune = true, true, "", false
+		body, err = encodeBody(last)
+		return body, false, err
 	}
 	var last runtime.Deployment
 	if err := json.Unmarshal(raw, &last); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	last.Kept, last.Sync = true, nil
-	return encodeBody(last)
+	last.Detached = last.Detached || last.Target != nil
+	last.Kept, last.Automated, last.Target, last.Credential, last.Sync = true, false, nil, nil, nil
+	body, err = encodeBody(last)
+	return body, last.Detached, err
 }

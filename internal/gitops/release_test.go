@@ -1,7 +1,6 @@
 package gitops_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -103,25 +102,6 @@ func TestARemovalThatTheAgentMayNotCarryOut(t *testing.T) {
 	}
 	if _, _, err := y.s.Forget(anna, "nobody"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("nobody: %v", err)
-	}
-}
-
-// Where the control plane reads the repository the manifests stay in what is told.
-func TestForgottenWithoutArgoCD(t *testing.T) {
-	raw := `{"metadata":{"namespace":"shop"},"deployment":{"uid":"u","repository":"r","path":"p","commit":"c"},"manifests":[{"kind":"ConfigMap","data":{"n":1}}]}`
-	got, err := gitops.Released("kubernetes", []byte(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var body struct {
-		Deployment struct {
-			UID  string
-			Kept bool
-		}
-		Manifests []json.RawMessage
-	}
-	if err := json.Unmarshal(got, &body); err != nil || !body.Deployment.Kept || body.Deployment.UID != "u" || len(body.Manifests) != 1 {
-		t.Errorf("%s, %v", got, err)
 	}
 }
 

@@ -67,7 +67,7 @@ func (r *run) detach(ctx context.Context) error {
 	if err := json.Unmarshal(raw, &last); err != nil {
 		return fault.New(fault.Internal, "what was handed over of %s cannot be read: %w", r.d.Ref, err)
 	}
-	last.Target, last.Credential, last.Sync, last.Automated, last.Detached = nil, nil, nil, false, true
+	last.Target, last.Credential, last.Sync, last.Automated, last.Detached, last.Kept = nil, nil, nil, false, true, r.d.Spec.Keep
 	body, err := encodeBody(last)
 	if err != nil {
 		return err

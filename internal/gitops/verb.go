@@ -236,18 +236,26 @@ func (s *Service) update(ctx context.Context, ref string, c Change) (Deployment,
 	return s.change(ctx, d, "update", s.set(ctx))
 }
 
-// Delete removes a deployment with all that was deployed.
+// Delete removes a deployment with all that was deployed; one that was to be left as it
+// is, too, unless its agent has let go of that.
 func (s *Service) Delete(ctx context.Context, ref string) (Deployment, string, error) {
 	for attempt := 0; ; attempt++ {
 		d, err := s.ours(ctx, ref, "delete")
-		if fault.Reason(err) == "deleting" {
+		going := fault.Reason(err) == "deleting"
+		if going && !d.takesBack() {
 			return d, d.Status.Operation, nil
 		}
-		if err != nil {
+		if err != nil && !going {
 			return d, "", err
 		}
 		set := s.set(ctx)
-		if err = s.dropping(ctx, &d, &set); err != nil {
+		if going {
+			d.takeBack()
+			err = s.dropAgain(&d, &set)
+		} else {
+			err = s.dropping(ctx, &d, &set)
+		}
+		if err != nil {
 			return d, "", err
 		}
 		op := d.Status.Operation
