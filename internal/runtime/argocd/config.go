@@ -58,7 +58,7 @@ type Config struct {
 
 func (c Config) defaults() Config {
 	if c.Namespace == "" {
-		c.Namespace = "drover-system"
+		c.Namespace = agents
 	}
 	if c.ArgoCD == "" {
 		c.ArgoCD = "argocd"

@@ -119,11 +119,12 @@ func repositorySecretName(workspace, project, credential string) string {
 // behalf where it may not itself.
 const operators = "-operators"
 
-// reserved are the namespaces of Argo CD and of the agent. Whoever can run anything
+// reserved are the namespaces of Argo CD and of the agent, and the one where another agent
+// of this cluster most likely is. Whoever can run anything
 // there has the credentials of all workspaces, so that a namespace of the same name
 // elsewhere is no leave.
 func (c Config) reserved(namespace string) bool {
-	return namespace == c.ArgoCD || namespace == c.Namespace
+	return namespace == c.ArgoCD || namespace == c.Namespace || namespace == agents
 }
 
 func texts(all []string) []any {

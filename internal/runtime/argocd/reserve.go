@@ -10,6 +10,9 @@ import (
 // system is the namespace of Kubernetes itself.
 const system = "kube-system"
 
+// agents is the namespace that agents are installed into unless another is named.
+const agents = "drover-system"
+
 // besides writes a prefix that ends in "*" as patterns of Argo CD that cover the same
 // namespaces without the reserved ones. What a project denies it would allow everything
 // else by, so that nothing is denied: "a*" without "ab" is "a", "a[!b]*" and "ab?*".
@@ -20,7 +23,7 @@ func (c Config) besides(prefix string) []string {
 		return []string{prefix}
 	}
 	var hidden []string
-	for _, name := range []string{c.ArgoCD, c.Namespace, system} {
+	for _, name := range []string{c.ArgoCD, c.Namespace, agents, system} {
 		if strings.HasPrefix(name, begin) {
 			hidden = append(hidden, name)
 		}

@@ -53,6 +53,18 @@ func TestPatternsLeaveReservedNamespacesOut(t *testing.T) {
 	}
 }
 
+// An agent beside another one, which is where agents are: neither is reached.
+func TestAgentsSideBySideAreReserved(t *testing.T) {
+	for _, reach := range []string{"*", "drover-*", "drover-system*", "drover-system", "drover-far"} {
+		got := placesOf(argocd.Config{Namespace: "drover-far"}, runtime.Deployment{Workspace: "w", Namespaces: []string{reach}, Repository: "https://x/y", Path: "a", Namespace: "shop", UID: "u"})
+		for _, ns := range []string{"drover-system", "drover-far"} {
+			if slices.ContainsFunc(got, func(p string) bool { return globs(p, ns) }) {
+				t.Errorf("who may reach %q reaches %s by %q", reach, ns, got)
+			}
+		}
+	}
+}
+
 // TestPatternsCoverTheSame holds patterns against what they stand for, over names of
 // few letters.
 func TestPatternsCoverTheSame(t *testing.T) {
@@ -62,8 +74,8 @@ func TestPatternsCoverTheSame(t *testing.T) {
 		prefix := rapid.StringMatching(`[a-c-]{0,3}`).Draw(t, "prefix")
 		got := placesOf(cfg, runtime.Deployment{Workspace: "w", Namespaces: []string{prefix + "*"}, Repository: "https://x/y", Path: "a", Namespace: "shop", UID: "u"})
 		for range 20 {
-			ns := rapid.OneOf(name, rapid.Just(cfg.ArgoCD), rapid.Just(cfg.Namespace), rapid.Just("kube-system"), rapid.StringMatching(`kube-systems?x?`)).Draw(t, "namespace")
-			want := strings.HasPrefix(ns, prefix) && ns != cfg.ArgoCD && ns != cfg.Namespace && ns != "kube-system"
+			ns := rapid.OneOf(name, rapid.Just(cfg.ArgoCD), rapid.Just(cfg.Namespace), rapid.Just("kube-system"), rapid.Just("drover-system"), rapid.StringMatching(`kube-systems?x?`)).Draw(t, "namespace")
+			want := strings.HasPrefix(ns, prefix) && ns != cfg.ArgoCD && ns != cfg.Namespace && ns != "kube-system" && ns != "drover-system"
 			if is := slices.ContainsFunc(got, func(p string) bool { return globs(p, ns) }); is != want {
 				t.Fatalf("%q is covered by %q: %v, want %v", ns, got, is, want)
 			}

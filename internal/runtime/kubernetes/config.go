@@ -63,7 +63,7 @@ type Config struct {
 
 func (c Config) defaults() Config {
 	if c.Namespace == "" {
-		c.Namespace = "drover-system"
+		c.Namespace = agents
 	}
 	if c.Unit == nil {
 		c.Unit = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("1Gi")}
