@@ -27,8 +27,8 @@ type Verification struct {
 
 const (
 	verifyRows = 1000
-	// verifyTries: where the log is truncated meanwhile, changes are read that are
-	// gone in the next moment. A flaw is one if it is still there.
+	// verifyTries: where the log is truncated meanwhile, or something in it erased, changes
+	// are read that are gone in the next moment. A flaw is one if it is still there.
 	verifyTries = 3
 )
 
@@ -57,14 +57,20 @@ func (c Verification) Run(ctx context.Context, e Evidence) (Report, error) {
 // checkpoint that would keep what is left then; it is yet to be signed. A flaw
 // is an error: what is not what was written must not be sealed anew.
 func (c Verification) Checkpoint(ctx context.Context, e Evidence, block int64, now time.Time) (Checkpoint, error) {
-	before, err := e.Checkpoints(ctx)
-	if err != nil {
-		return Checkpoint{}, err
+	var v *Verifier
+	for try := 1; ; try++ { // as in Run: something may be erased or truncated meanwhile
+		before, err := e.Checkpoints(ctx)
+		if err == nil {
+			v, err = c.fold(ctx, e, before, block)
+		}
+		if err != nil {
+			return Checkpoint{}, err
+		}
+		if v.Flaw == nil || try == verifyTries {
+			break
+		}
 	}
-	v, err := c.fold(ctx, e, before, block)
 	switch {
-	case err != nil:
-		return Checkpoint{}, err
 	case v.Flaw != nil:
 		return Checkpoint{}, fault.New(fault.Conflict, "the log is not truncated, because it is not what was written: %w", v.Flaw).Because("flaw")
 	case v.before == nil || v.before.Number != block:
