@@ -203,7 +203,7 @@ func (a *attempt) try(ctx context.Context) (bool, error) {
 func (a *attempt) mine() error {
 	owner := a.there.GetLabels()[OwnerLabel]
 	switch {
-	case owner == "" && a.set.Adopt, owner == Mark(a.set.Owner):
+	case owner == "" && a.set.Adopt, released(a.there), owner == Mark(a.set.Owner):
 	case owner == "":
 		return fault.New(fault.Conflict, "%s is there already and was not made here: rename one of the two, or remove it", a.id.Words()).Because("not-ours")
 	default:

@@ -40,3 +40,11 @@ func Judge(ctx context.Context, objects []Object, ready string) (Health, error) 
 func Renewing(next http.RoundTripper, life time.Duration) http.RoundTripper {
 	return renewing{next, life}
 }
+
+// Mine is mine, of an object that is there.
+func Mine(set Set, there *unstructured.Unstructured) error {
+	return (&attempt{set: set, there: there, id: idOf(there)}).mine()
+}
+
+// Free is free.
+func Free(o *unstructured.Unstructured, owner string) { free(o, owner) }

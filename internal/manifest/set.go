@@ -19,7 +19,7 @@ import (
 // Set is what belongs together: applied together, pruned together.
 type Set struct {
 	// Owner tells whose the objects are. An object of another owner, or of none,
-	// is never touched.
+	// is never touched, unless its owner has let go of it: see Release.
 	Owner string
 	// Objects as Kubernetes takes them; lists of objects are taken apart.
 	Objects []map[string]any

@@ -117,9 +117,12 @@ func (s *shift) install(ctx context.Context, e *keep.Entry) (runtime.Observed, e
 }
 
 // letGo forgets what was deployed, and leaves it as it is: whatever removes the item
-// from now on removes nothing.
+// from now on removes nothing, and where the agent may say so the next one may have it.
 func (s *shift) letGo(ctx context.Context, e *keep.Entry) (runtime.Observed, error) {
 	s.forget(e.Record.ID)
+	if err := s.r.cluster.Release(ctx, e.Record.ID, e.Record.Inventory, s.Fence(e)); err != nil {
+		return runtime.Observed{}, err
+	}
 	if err := s.list(ctx, e, nil); err != nil {
 		return runtime.Observed{}, err
 	}

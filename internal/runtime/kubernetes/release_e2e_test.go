@@ -53,3 +53,31 @@ func TestLetsGoWithoutRights(t *testing.T) {
 		t.Errorf("what was deployed is %q", got)
 	}
 }
+
+// What was let go of is deployed again by the next one that has it, and is that one's then.
+func TestWhatWasLetGoOfIsDeployedAgain(t *testing.T) {
+	home, rt := testkube.Shared(t).Namespace(t), open(t, system(t))
+	wish := func(id string, generation int64, v string, kept bool) runtime.Item {
+		return runtime.Item{ID: id, Kind: runtime.KindDeployment, Generation: generation, Token: generation, Body: body(t, object{
+			"metadata": object{"namespace": home}, "manifests": []object{configMap("a", v)},
+			"deployment": object{"uid": id, "commit": "c", "namespace": home, "kept": kept},
+		})}
+	}
+	first, next := unique("d"), unique("d")
+	apply(t, rt, wish(first, 1, "1", false))
+	await(t, rt, first, func(o runtime.Observed) bool { return o.Generation == 1 && o.State == runtime.Ready })
+	apply(t, rt, wish(first, 2, "1", true))
+	await(t, rt, first, func(o runtime.Observed) bool { return o.Generation == 2 && seenOf(o).Kept })
+	apply(t, rt, wish(next, 1, "2", false))
+	await(t, rt, next, func(o runtime.Observed) bool { return o.Generation == 1 && o.State == runtime.Ready })
+	apply(t, rt, runtime.Item{ID: first, Kind: runtime.KindDeployment, Generation: 3, Token: 3, Delete: true})
+	await(t, rt, first, func(o runtime.Observed) bool { return o.Generation == 3 && o.State == runtime.Deleted })
+	if got := value(t, home, "a"); got != "2" {
+		t.Errorf("what was deployed again is %q", got)
+	}
+	apply(t, rt, runtime.Item{ID: next, Kind: runtime.KindDeployment, Generation: 2, Token: 2, Delete: true})
+	await(t, rt, next, func(o runtime.Observed) bool { return o.Generation == 2 && o.State == runtime.Deleted })
+	if got := value(t, home, "a"); got == "2" {
+		t.Error("what was deployed again is not removed with its deployment")
+	}
+}
