@@ -61,8 +61,9 @@ func (c *CLI) eraseCommand() *cobra.Command {
 		Short: "Take the content of a change out of the log, for good",
 		Long: `For what must not be kept: a password in a wrong field, somebody's data. Who wrote it, when
 and about what stays, and drover ledger verify still holds and names what was erased.
-Who erased it and why is in drover audit. Change or delete the object first: what it
-is now is never erased. Copies elsewhere (backups, receivers of events) keep theirs.`,
+Who erased it and why is in drover audit. Change the object first, and before you delete
+it: what it is now, or was when it was deleted, is never erased. Copies elsewhere
+(backups, receivers of events) keep theirs.`,
 		Example: `  drover audit --name rex -o jsonl     # seq is the number of the change
   drover ledger erase 4711 --reason "a card number in the description"`,
 		Args: arguments(1, 1),

@@ -137,6 +137,14 @@ func (s *server) audited(w http.ResponseWriter, r *http.Request, hidden bool, se
 		s.fail(w, r, notRecorded(err))
 		return
 	}
+	traceOf(r.Context()).note = func(about string) error {
+		noted, err := s.note(r, entry, about)
+		if err != nil {
+			return notRecorded(err)
+		}
+		entry = noted
+		return nil
+	}
 	serve(out, r)
 	if err := s.conclude(r, entry, out.status); err != nil {
 		s.Log.ErrorContext(r.Context(), "the outcome of an operator's call is not on record", "request", call.Request, "audit", entry.ID, "status", out.status, "error", err)
@@ -208,6 +216,17 @@ func (s *server) record(r *http.Request, call operation.Audit, phase string, sta
 
 func (s *server) begin(r *http.Request, call operation.Audit) (ledger.Object, error) {
 	put, err := call.Entry(operation.AuditStarted, 0, s.Clock())
+	if err != nil {
+		return ledger.Object{}, err
+	}
+	return s.keep(r.Context(), put)
+}
+
+// note writes what a call is about that has begun, so that it is on record whatever
+// becomes of the server meanwhile.
+func (s *server) note(r *http.Request, entry ledger.Object, about string) (ledger.Object, error) {
+	traceOf(r.Context()).about = about
+	put, err := operation.Conclude(entry, operation.AuditStarted, operation.AuditStatus{About: about})
 	if err != nil {
 		return ledger.Object{}, err
 	}

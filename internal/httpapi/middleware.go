@@ -25,7 +25,10 @@ type trace struct {
 	org      string
 	recorded bool   // it is on record besides what it changed
 	about    string // whom an operator's call was about, for the record
-	err      error  // what went wrong, for the log
+	// note puts on record what an operator's call is about before it is done; nil: it is
+	// not on record.
+	note func(about string) error
+	err  error // what went wrong, for the log
 	// compat is set for paths below an offering's group.
 	compat *compatPath
 	// stream ends the time limit and gives the place among the requests in

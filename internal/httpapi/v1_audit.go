@@ -135,6 +135,11 @@ func (o *own) eraseChange(ctx context.Context, in *eraseInput) (*body[v1.Erasure
 	if reason == "" {
 		return nil, fault.New(fault.Invalid, "say why it is erased: that stays in the audit").Because("field")
 	}
+	if note := traceOf(ctx).note; note != nil {
+		if err := note(plainText(fmt.Sprintf("change %d: %s", in.Seq, reason), maxText)); err != nil {
+			return nil, err
+		}
+	}
 	of, err := o.Audit.Erase(ctx, in.Seq)
 	traceOf(ctx).about = plainText(fmt.Sprintf("change %d of %s: %s", in.Seq, of, reason), maxText)
 	if err != nil {

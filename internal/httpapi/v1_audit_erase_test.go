@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestErase(t *testing.T) {
 		t.Fatalf("the first change is %d", changes[0].Seq)
 	}
 	const why = `{"reason": "a card number"}`
-	if w := o.do("root", "POST", path, why); w.Code != 409 || !strings.Contains(w.Body.String(), "change or delete it first") {
+	if w := o.do("root", "POST", path, why); w.Code != 409 || !strings.Contains(w.Body.String(), "change it first, before it is deleted") {
 		t.Errorf("what an instance is now is erased with %d %s", w.Code, w.Body)
 	}
 	a1.Phase = "ready"
@@ -66,6 +67,11 @@ func TestErase(t *testing.T) {
 		var call operation.Audit
 		var end operation.AuditStatus
 		if json.Unmarshal(c.Spec, &call) == nil && json.Unmarshal(c.Status, &end) == nil && call.Path == path && c.Phase == operation.AuditDone {
+			before, err := o.ledger.Changes(t.Context(), ledger.ChangeQuery{Kind: c.Kind, ID: c.ID, Limit: 10})
+			var begun operation.AuditStatus
+			if err != nil || len(before) != 3 || before[1].Op != operation.AuditStarted || json.Unmarshal(before[1].Object.Status, &begun) != nil || begun.About != "change 1: a card number" {
+				t.Errorf("on record before is %+v, %+v, %v", begun, before, err)
+			}
 			if told++; call.User != "root" || end.About != "change 1 of instance/a1: a card number" {
 				t.Errorf("on record is %+v %+v", call, end)
 			}
@@ -73,5 +79,37 @@ func TestErase(t *testing.T) {
 	}
 	if told != 1 {
 		t.Errorf("%d erasures are on record", told)
+	}
+}
+
+// What an object was when it was deleted cannot be erased, and whoever tries is told so.
+func TestEraseWhatIsDeleted(t *testing.T) {
+	o := newAnnals(t)
+	changes, err := o.room.Store.Changes(t.Context(), ledger.ChangeQuery{Kind: instance.Kind.Name, Limit: 1})
+	if err != nil || len(changes) != 1 {
+		t.Fatal(changes, err)
+	}
+	a1 := changes[0].Object
+	a1.Deleted = changes[0].At
+	done, err := o.room.Store.Commit(t.Context(), ledger.Set{Actor: "alice", Cause: ledger.ByRequest("r"), Puts: []ledger.Put{{Object: a1, Expect: a1.Version, Op: "delete"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.room.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		reason string
+		seq    int64
+		status int
+		says   string
+	}{
+		{"its last change", done.Seq, 409, "it is deleted"},
+		{"the one before", 1, 200, "instance/a1"},
+	} {
+		w := o.do("root", "POST", fmt.Sprintf("/api/v1/ledger/changes/%d/erase", c.seq), `{"reason": "a card number"}`)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s: %d %s", c.reason, w.Code, w.Body)
+		}
 	}
 }

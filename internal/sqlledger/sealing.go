@@ -156,7 +156,11 @@ func (l *Ledger) erase(ctx context.Context, seq int64) (done bool, err error) {
 		return false, err
 	}
 	if len(later) == 0 {
-		return false, fault.New(fault.Conflict, "%s is still what change %d says: change or delete it first", e.Ref(), seq).Because("present")
+		how := "change it first, before it is deleted"
+		if was, err := l.decodeState(e.State); err == nil && !was.Deleted.IsZero() {
+			how = "it is deleted, and the last change of an object is never erased; what must not be kept is changed before that"
+		}
+		return false, fault.New(fault.Conflict, "%s is still what change %d says: %s", e.Ref(), seq, how).Because("present")
 	}
 	at, err := l.blocks(ctx, "SELECT "+headerColumns+", seals FROM blocks WHERE last_seq >= $1 ORDER BY last_seq LIMIT 1", seq)
 	if err != nil {
