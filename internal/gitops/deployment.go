@@ -118,6 +118,9 @@ type Status struct {
 	Pushed    bool      `json:"pushed,omitempty"`
 	// Pushes are those that it was told of and whose commits are not deployed yet.
 	Pushes []Told `json:"pushes,omitempty"`
+	// Read is the repository, normalised, that was read last, as far as that is known for
+	// sure: by the control plane itself, or an agent of the fleet.
+	Read string `json:"read,omitempty"`
 	// Commit that is handed over where the control plane reads the repository
 	// itself (runtime kubernetes), and when it was last looked at.
 	Commit string    `json:"commit,omitempty"`

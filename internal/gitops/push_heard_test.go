@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/runtime"
@@ -23,33 +24,33 @@ func compared(repository, commit, status string) *runtime.Deployed {
 // The operators' webhook is for deployments of everybody, and everybody can name a
 // repository: only who has read it is told who pushed what. All of them look at once.
 func TestWhoHearsOfAPush(t *testing.T) {
-	earlier := fine("")
-	earlier.Sync.Status = "Unknown"
-	earlier.History = []runtime.DeployedRevision{{ID: 1, Revision: oldCommit, Repository: shopURL, Deployed: noon, By: "automated"}}
-	another := fine("")
-	another.History = []runtime.DeployedRevision{{ID: 1, Revision: oldCommit, Repository: "https://git.example.org/spy/own", Deployed: noon, By: "automated"}}
 	for _, c := range []struct {
 		reason string
-		org    string
-		seen   *runtime.Deployed
+		org    string // whose webhook it is; empty: that of all
+		own    bool   // the cluster is the organisation's own
+		seen   []*runtime.Deployed
 		hears  bool
 	}{
-		{"nothing was ever read", "", nil, false},
-		{"it cannot be read", "", compared(shopURL, "", "Unknown"), false},
-		{"an agent that does not say what it has compared", "", fine(oldCommit), false},
-		{"what was read is another one", "", compared("https://git.example.org/spy/own", oldCommit, "Synced"), false},
-		{"what was deployed is of another one", "", another, false},
-		{"it was read", "", compared("https://git.example.org/acme/shop", oldCommit, "OutOfSync"), true},
-		{"it was read before", "", earlier, true},
-		{"the webhook is the organisation's own", "acme", nil, true},
+		{"nothing was ever read", "", false, nil, false},
+		{"it cannot be read", "", false, []*runtime.Deployed{compared(shopURL, "", "Unknown")}, false},
+		{"an agent that does not say what it has compared", "", false, []*runtime.Deployed{fine(oldCommit)}, false},
+		{"what was read is another one", "", false, []*runtime.Deployed{compared("https://git.example.org/spy/own", oldCommit, "Synced")}, false},
+		{"it was read", "", false, []*runtime.Deployed{compared("https://git.example.org/acme/shop", oldCommit, "OutOfSync")}, true},
+		{"it was read before", "", false, []*runtime.Deployed{compared(shopURL, oldCommit, "Synced"), compared(shopURL, "", "Unknown")}, true},
+		{"the agent is a tenant's", "", true, []*runtime.Deployed{compared(shopURL, oldCommit, "Synced")}, false},
+		{"the webhook is the organisation's own", "acme", false, nil, true},
 	} {
 		y := newYard(t)
 		y.workspace("acme", "hub", "shop")
+		if c.own {
+			y.engines.by["hub"] = gitops.Engine{ID: "hub", Org: "acme", Runtime: "argocd", Ready: true}
+		}
 		d, _, err := y.s.Create(anna, shopOrder())
 		y.must(err)
 		y.work(time.Second)
-		if c.seen != nil {
-			y.report("hub", d.ID, runtime.Ready, c.seen)
+		for _, seen := range c.seen {
+			y.report("hub", d.ID, runtime.Ready, seen)
+			y.work(time.Minute)
 		}
 		y.work(time.Minute)
 		before := y.get(d.ID).Status.Refresh
@@ -70,6 +71,57 @@ func TestWhoHearsOfAPush(t *testing.T) {
 		}
 		if op := y.operationsAbout(d.ID)["push"]; op.ID != "" && !c.hears {
 			t.Errorf("%s: there is %+v", c.reason, op)
+		}
+	}
+}
+
+// What was read of another repository says nothing of the one that it names now.
+func TestReadsAnotherRepository(t *testing.T) {
+	y := newYard(t)
+	y.workspace("acme", "hub", "shop")
+	o := shopOrder()
+	o.Repository = "https://git.example.org/spy/own"
+	d, _, err := y.s.Create(anna, o)
+	y.must(err)
+	y.work(time.Second)
+	y.report("hub", d.ID, runtime.Ready, compared(o.Repository, oldCommit, "Synced"))
+	y.work(time.Minute)
+	url := shopURL
+	_, _, err = y.s.Update(anna, d.ID, gitops.Change{Repository: &url})
+	y.must(err)
+	y.work(time.Minute)
+	if n, err := y.s.Pushed(context.Background(), "", annsPush); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if got := y.get(d.ID).Status; len(got.Pushes) > 0 || got.Refresh != 1 {
+		t.Errorf("it has heard %+v, and looked %d times", got.Pushes, got.Refresh)
+	}
+}
+
+// What the control plane reads itself needs nobody's word, whosever the cluster is.
+func TestTheControlPlaneReads(t *testing.T) {
+	for _, c := range []struct {
+		reason string
+		err    error
+		hears  bool
+	}{
+		{"it can be read", nil, true},
+		{"it cannot", fault.New(fault.Denied, "the repository wants a password"), false},
+	} {
+		y := newYard(t)
+		y.engines.by["bare"] = gitops.Engine{ID: "bare", Org: "acme", Runtime: "kubernetes"}
+		y.workspace("acme", "bare", "shop")
+		y.hub.heads["main"], y.hub.err = oldCommit, c.err
+		y.hub.files[oldCommit] = map[string]string{"k8s/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"}
+		o := shopOrder()
+		o.To.Cluster = "bare"
+		d, _, err := y.s.Create(anna, o)
+		y.must(err)
+		y.work(time.Minute)
+		_, err = y.s.Pushed(context.Background(), "", annsPush)
+		y.must(err)
+		if got := y.get(d.ID).Status; (len(got.Pushes) > 0) != c.hears {
+			t.Errorf("%s: it has heard %+v: %s", c.reason, got.Pushes, got.Unread)
 		}
 	}
 }

@@ -46,16 +46,22 @@ func (s *Status) hear(p Push) bool {
 }
 
 // reads reports whether the deployment has read its repository: only then it may know
-// who pushes there what. Everybody can name a repository, and what was deployed before
-// may be of another one.
+// who pushes there what. Everybody can name a repository, and what was read before may
+// be another one.
 func (d *Deployment) reads() bool {
-	of := NormaliseRepository(d.Spec.Repository)
-	is := func(url string) bool { return url != "" && NormaliseRepository(url) == of }
-	seen := d.Status.deployed()
-	if c := seen.Compared; c != nil && is(c.Repository) && seen.Sync.Revision != "" && seen.Sync.Status != unknown {
-		return true
+	return d.Status.Read != "" && d.Status.Read == NormaliseRepository(d.Spec.Repository)
+}
+
+// vouch takes an engine's word that the repository was read. What the agent of a tenant's
+// own cluster says proves nothing to others.
+func (d *Deployment) vouch(e *Engine) {
+	of, seen := NormaliseRepository(d.Spec.Repository), d.Status.deployed()
+	if e == nil || e.ID != d.Status.Engine || e.Org != "" || seen.Compared == nil || seen.Sync.Revision == "" || seen.Sync.Status == unknown {
+		return
 	}
-	return slices.ContainsFunc(d.Status.History, func(r Revision) bool { return is(r.Repository) })
+	if NormaliseRepository(seen.Compared.Repository) == of {
+		d.Status.Read = of
+	}
 }
 
 // ascribe says of what was deployed since by itself which push has led to it. A push
@@ -144,7 +150,7 @@ func (s *Service) readsOf(ctx context.Context, d Deployment) (bool, error) {
 		for _, o := range page {
 			after = o.ID
 			c, err := Decode(o)
-			if err == nil && NormaliseRepository(c.Spec.Repository) == NormaliseRepository(d.Spec.Repository) && c.reads() {
+			if err == nil && c.reads() && c.Status.Read == NormaliseRepository(d.Spec.Repository) {
 				return true, nil
 			}
 		}

@@ -200,6 +200,7 @@ func (r *run) act(ctx context.Context, actions []Action) (reconcile.Result, erro
 	}
 	r.d.Status.Quiet = r.facts.quiet(r.d.Status.Engine)
 	r.d.settle(r.now)
+	r.d.vouch(r.facts.Engine)
 	r.annotate(&r.d, r.facts.Credential)
 	if c, ok := r.d.conclude(); ok {
 		if err := r.step(ctx, c); err != nil {

@@ -19,6 +19,7 @@ func (r *run) render(ctx context.Context, a Render) error {
 	var err error
 	if r.facts.Engine.Runtime == kubernetes {
 		c := r.facts.Checkout
+		s.Read = NormaliseRepository(r.d.Spec.Repository)
 		if s.Head = c.Head; c.Body == nil {
 			return nil // what was handed over is still right
 		}
