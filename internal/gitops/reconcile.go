@@ -223,16 +223,6 @@ func (r *run) act(ctx context.Context, actions []Action) (reconcile.Result, erro
 	return reconcile.Done(r.set), nil
 }
 
-// quiet is what is to be said of the agent of the engine that has it.
-func (f *Facts) quiet(engine string) string {
-	for _, e := range []*Engine{f.Engine, f.Held} {
-		if e != nil && e.ID == engine && e.Quiet != "" {
-			return fmt.Sprintf("cluster %s: %s. What is told here is from before that", e.ID, e.Quiet)
-		}
-	}
-	return ""
-}
-
 func (r *run) step(ctx context.Context, a Action) error {
 	s := &r.d.Status
 	switch a := a.(type) {

@@ -114,6 +114,16 @@ func (s *Status) current() bool {
 // heard reports whether its agent has ever said anything of it.
 func (s *Status) heard() bool { return s.Observed != nil && s.Observed.Engine == s.Engine }
 
+// quiet is what is to be said of the agent of the engine that has it.
+func (f *Facts) quiet(engine string) string {
+	for _, e := range []*Engine{f.Engine, f.Held} {
+		if e != nil && e.ID == engine && e.Quiet != "" {
+			return fmt.Sprintf("cluster %s: %s. What is told here is from before that", e.ID, e.Quiet)
+		}
+	}
+	return ""
+}
+
 // settle draws the conclusions from what is asked for and what was seen:
 // conditions, phase and history. It is pure, and changes nothing the second time.
 func (d *Deployment) settle(now time.Time) {
