@@ -212,8 +212,9 @@ func (c *counting) Prune(ctx context.Context) (bool, error) {
 	return c.Store.Prune(ctx)
 }
 
-// TestAFlawIsNotReadForEver: what cannot be truncated is told, and tried again an
-// hour later; meanwhile the log is sealed and pruned as always.
+// TestAFlawIsNotReadForEver: what cannot be truncated is read twice, since it may have
+// been erased meanwhile, told, and tried again an hour later; meanwhile the log is sealed
+// and pruned as always.
 func TestAFlawIsNotReadForEver(t *testing.T) {
 	w := newWorld(t, engines["sqlite"](t))
 	w.write(10)
@@ -228,11 +229,11 @@ func TestAFlawIsNotReadForEver(t *testing.T) {
 		flaw   bool
 		reads  int
 	}{
-		{"it is found", 0, true, 1},
-		{"a minute later", time.Minute, false, 1},
-		{"within the hour", 58 * time.Minute, false, 1},
-		{"after an hour", time.Minute, true, 2},
-		{"and again not at once", time.Minute, false, 2},
+		{"it is found", 0, true, 2},
+		{"a minute later", time.Minute, false, 2},
+		{"within the hour", 58 * time.Minute, false, 2},
+		{"after an hour", time.Minute, true, 4},
+		{"and again not at once", time.Minute, false, 4},
 	} {
 		w.now = w.now.Add(c.after)
 		w.write(1)

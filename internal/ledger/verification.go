@@ -30,6 +30,8 @@ const (
 	// verifyTries: where the log is truncated meanwhile, or something in it erased, changes
 	// are read that are gone in the next moment. A flaw is one if it is still there.
 	verifyTries = 3
+	// checkpointTries are fewer: whoever truncates comes again by himself.
+	checkpointTries = 2
 )
 
 // Run reads the log once, then the objects. The error says that it could not; a
@@ -66,7 +68,7 @@ func (c Verification) Checkpoint(ctx context.Context, e Evidence, block int64, n
 		if err != nil {
 			return Checkpoint{}, err
 		}
-		if v.Flaw == nil || try == verifyTries {
+		if v.Flaw == nil || try == checkpointTries {
 			break
 		}
 	}
