@@ -57,6 +57,9 @@ func (d *dataPlane) carry(revision string) {
 			d.seen[id] = seen
 			continue
 		}
+		if it.Body == nil {
+			continue // it changed while it was told: the body is on its way, and asked for
+		}
 		var want runtime.Deployment
 		if err := json.Unmarshal(it.Body, &want); err != nil {
 			d.Fatalf("item %s has the body %s", id, it.Body)
