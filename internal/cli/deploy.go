@@ -343,7 +343,7 @@ func (c *CLI) deleteDeploy() *cobra.Command {
 	remove.Long = `Everything that was deployed is removed, and then the deployment. With --keep it is left as it is, and the deployment is
 forgotten; an Application of Argo CD goes without what it has deployed. That is also the way out where the agent lacks the right
 to remove something (drover deploy status tells which): say it again with --keep, and drover deploy rights for the next time.
-Saying it without --keep again takes that back, until the agent has let go of what was deployed.`
+That cannot be taken back.`
 	remove.Example = "  drover deploy delete shop --wait\n  drover deploy delete shop --keep"
 	remove.Flags().Bool("keep", false, "leave what was deployed as it is")
 	remove.ValidArgsFunction = c.completeNames("deployments", -1)

@@ -54,8 +54,6 @@ type Spec struct {
 	Deleted     bool     `json:"deleted,omitempty"`
 	// Keep: once it is deleted, what was deployed is left as it is.
 	Keep bool `json:"keep,omitempty"`
-	// Unkept: that was taken back, of those, too, that it has made.
-	Unkept bool `json:"unkept,omitempty"`
 	// Operator: an operator asked for it, who may deploy anywhere.
 	Operator bool `json:"operator,omitempty"`
 	// Previous is the revision before a rollback.

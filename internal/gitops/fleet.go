@@ -240,14 +240,14 @@ func (r *run) gather(ctx context.Context, ids []string) error {
 			return err
 		}
 		child, err := Decode(o)
-		keep, back := r.d.keeps(child), r.d.unkeeps(child)
-		if err != nil || child.Spec.Deleted && !keep && !back || !o.Deleted.IsZero() {
+		if err != nil {
 			return err
 		}
-		set := ledger.Set{Cause: r.set.Cause}
-		if back {
-			child.takeBack()
+		keep := r.d.keeps(child)
+		if child.Spec.Deleted && !keep || !o.Deleted.IsZero() {
+			continue
 		}
+		set := ledger.Set{Cause: r.set.Cause}
 		if child.Spec.Keep = child.Spec.Keep || keep; child.Spec.Deleted {
 			err = r.dropAgain(&child, &set)
 		} else {
@@ -264,9 +264,4 @@ func (r *run) gather(ctx context.Context, ids []string) error {
 // keeps reports whether one that it has made is to be left as it is, and was not told.
 func (d *Deployment) keeps(child Deployment) bool {
 	return d.Spec.Deleted && d.Spec.Keep && !child.Spec.Keep
-}
-
-// unkeeps reports whether one that was to be left as it is is to be removed after all.
-func (d *Deployment) unkeeps(child Deployment) bool {
-	return d.Spec.Deleted && d.Spec.Unkept && child.takesBack()
 }

@@ -93,7 +93,7 @@ func planGone(d Deployment, f Facts, now time.Time) []Action {
 	if len(f.Children) > 0 {
 		var ids []string
 		for _, c := range f.Children {
-			if !c.Spec.Deleted || d.keeps(c) || d.unkeeps(c) {
+			if !c.Spec.Deleted || d.keeps(c) {
 				ids = append(ids, c.ID)
 			}
 		}

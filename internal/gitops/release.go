@@ -24,7 +24,7 @@ func (s *Service) Forget(ctx context.Context, ref string) (Deployment, string, e
 			return d, d.Status.Operation, err
 		}
 		set := s.set(ctx)
-		if d.Spec.Keep, d.Spec.Unkept = true, false; going {
+		if d.Spec.Keep = true; going {
 			err = s.dropAgain(&d, &set)
 		} else {
 			err = s.dropping(ctx, &d, &set)
@@ -55,19 +55,6 @@ func (s *Service) dropAgain(d *Deployment, set *ledger.Set) error {
 	set.Puts = append([]ledger.Put{put}, set.Puts...)
 	set.Wakes = append(set.Wakes, ledger.Wake{Ref: d.Ref, Org: d.Org})
 	return nil
-}
-
-// takesBack reports whether one that was to be left as it is can still be removed with
-// all that was deployed: its agent has not said that it has let go of that.
-func (d *Deployment) takesBack() bool {
-	s := &d.Status
-	return d.Spec.Deleted && d.Spec.Keep && !s.letGo() && !(s.Released && s.Remove)
-}
-
-// takeBack has it removed with all that was deployed after all.
-func (d *Deployment) takeBack() {
-	d.Spec.Keep, d.Spec.Unkept = false, true
-	d.Status.Released, d.Status.Detached = false, false
 }
 
 // release hands over what was handed over last, with the word that it is to be let go

@@ -145,9 +145,6 @@ func (d *Deployment) lingers(now time.Time) []runtime.DeployedCondition {
 	case !d.Spec.Deleted || now.Sub(s.Since) < lingerAfter:
 	case s.Released && !s.Remove && !s.letGo():
 		why = fmt.Sprintf("the agent of cluster %s has not let go of it: it is away, or too old to know how", s.Engine)
-		if !d.child() {
-			why += fmt.Sprintf(". `drover deploy delete %s` removes it with what was deployed after all", d.Name)
-		}
 		if s.current() && s.Observed.Message != "" {
 			why = s.Observed.Message
 		}

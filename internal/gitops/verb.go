@@ -236,26 +236,19 @@ func (s *Service) update(ctx context.Context, ref string, c Change) (Deployment,
 	return s.change(ctx, d, "update", s.set(ctx))
 }
 
-// Delete removes a deployment with all that was deployed; one that was to be left as it
-// is, too, unless its agent has let go of that.
+// Delete removes a deployment with all that was deployed. One that goes already goes as
+// it was said first.
 func (s *Service) Delete(ctx context.Context, ref string) (Deployment, string, error) {
 	for attempt := 0; ; attempt++ {
 		d, err := s.ours(ctx, ref, "delete")
-		going := fault.Reason(err) == "deleting"
-		if going && !d.takesBack() {
+		if fault.Reason(err) == "deleting" {
 			return d, d.Status.Operation, nil
 		}
-		if err != nil && !going {
+		if err != nil {
 			return d, "", err
 		}
 		set := s.set(ctx)
-		if going {
-			d.takeBack()
-			err = s.dropAgain(&d, &set)
-		} else {
-			err = s.dropping(ctx, &d, &set)
-		}
-		if err != nil {
+		if err := s.dropping(ctx, &d, &set); err != nil {
 			return d, "", err
 		}
 		op := d.Status.Operation

@@ -17,7 +17,8 @@ const ReleasedAnnotation = "drover.dev/released"
 
 // Release lets go of what is listed and still carries the owner's label: it stays as it
 // is, and is nobody's. What the cluster does not let the client change keeps its label,
-// since letting go must not wait for that; the fence is as in Set.
+// since letting go must not wait for that; whatever else fails is to be tried again. The
+// fence is as in Set.
 func (c *Client) Release(ctx context.Context, owner string, lines []string, fence func(context.Context) error) error {
 	for _, line := range Union(lines) {
 		id, err := Parse(line)
@@ -28,11 +29,20 @@ func (c *Client) Release(ctx context.Context, owner string, lines []string, fenc
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if why := fault.Reason(err); why == "unreachable" || why == "fenced" {
+		if err != nil && !closed(err) {
 			return err
 		}
 	}
 	return nil
+}
+
+// closed reports whether the cluster does not let an object be changed, and may never.
+func closed(err error) bool {
+	if fault.Is(err, fault.Denied) || fault.Is(err, fault.Invalid) || fault.Is(err, fault.Exhausted) {
+		return true
+	}
+	why := fault.Reason(err)
+	return why == "webhook-away" || why == "namespace-terminating" || why == "storage-full"
 }
 
 func (c *Client) release(ctx context.Context, owner string, id ID, fence func(context.Context) error) error {

@@ -17,19 +17,17 @@ import (
 // away it stays, as all that is shared does.
 func (s *shift) letGo(ctx context.Context, w *writer, d runtime.Deployment) (seen runtime.Observed, again time.Duration, err error) {
 	rec, m := w.e.Record, w.memory
+	if !m.Kept && !s.r.told.whole() { // nobody looks at what it shared once it is forgotten
+		seen = runtime.Observed{ID: rec.ID, Kind: rec.Kind, Generation: rec.Generation, State: runtime.Installing, Message: "it is being let go of: " + untoldOthers, Detail: rec.Seen.Detail}
+		return seen, removeAgain, nil
+	}
+	s.needs.set(rec.ID, nil, nil, true)
 	if !m.Kept {
 		if err := s.orphan(ctx, w, applicationName(d.UID)); err != nil {
 			return seen, 0, err
 		}
-	}
-	s.needs.set(rec.ID, nil, nil, true)
-	if !m.Kept {
 		s.diffs.forget(rec.ID)
 		s.attend(rec.ID, nil)
-		if !s.r.told.whole() { // nobody looks at what it shared once it is forgotten
-			seen = runtime.Observed{ID: rec.ID, Kind: rec.Kind, Generation: rec.Generation, State: runtime.Installing, Message: "it is being let go of: " + untoldOthers, Detail: rec.Seen.Detail}
-			return seen, removeAgain, nil
-		}
 		for _, line := range rec.Inventory {
 			if id, err := manifest.Parse(line); err == nil && id.Kind == projects.kind {
 				if err := s.share(ctx, w, id.Name, true); err != nil && !powerless(err) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/gitops"
-	"github.com/droverhq/drover/internal/operation"
 	"github.com/droverhq/drover/internal/runtime"
 )
 
@@ -52,28 +51,6 @@ func TestWhatIsToldOfOneThatIsForgotten(t *testing.T) {
 	}
 }
 
-func TestWhatCanBeTakenBack(t *testing.T) {
-	letGo := &gitops.Observed{Engine: "hub", Generation: 2, Detail: json.RawMessage(`{"kept":true}`)}
-	for _, c := range []struct {
-		reason string
-		spec   gitops.Spec
-		status gitops.Status
-		want   bool
-	}{
-		{"it is not being deleted", gitops.Spec{Keep: true}, gitops.Status{}, false},
-		{"it is removed anyway", gitops.Spec{Deleted: true}, gitops.Status{}, false},
-		{"nobody was told yet", gitops.Spec{Deleted: true, Keep: true}, gitops.Status{Remove: true}, true},
-		{"the agent was told", gitops.Spec{Deleted: true, Keep: true}, gitops.Status{Engine: "hub", Issued: 2, Released: true}, true},
-		{"the agent has let go", gitops.Spec{Deleted: true, Keep: true}, gitops.Status{Engine: "hub", Issued: 2, Released: true, Observed: letGo}, false},
-		{"it has, and is to forget it", gitops.Spec{Deleted: true, Keep: true}, gitops.Status{Engine: "hub", Issued: 3, Released: true, Remove: true, Observed: letGo}, false},
-	} {
-		d := gitops.Deployment{Spec: c.spec, Status: c.status}
-		if got := d.TakesBack(); got != c.want {
-			t.Errorf("%s: %v", c.reason, got)
-		}
-	}
-}
-
 // The target of one that is forgotten may be gone, with its token: the agent is told
 // nevertheless, and nothing waits for anybody then.
 func TestForgottenAfterItsTarget(t *testing.T) {
@@ -108,38 +85,9 @@ func TestForgottenAfterItsTarget(t *testing.T) {
 	}
 }
 
-// Whoever has an agent that never lets go can have everything removed after all.
-func TestForgettingIsTakenBack(t *testing.T) {
-	y := newYard(t)
-	y.workspace("acme", "hub", "shop")
-	d, _, err := y.s.Create(anna, shopOrder())
-	y.must(err)
-	y.work(time.Second)
-	y.report("hub", d.ID, runtime.Ready, fine("c1"))
-	y.work(time.Second)
-	_, _, err = y.s.Forget(anna, d.ID)
-	y.must(err)
-	y.work(time.Second)
-	y.report("hub", d.ID, runtime.Ready, fine("c1")) // as an older one says
-	y.work(time.Hour)
-	_, op, err := y.s.Delete(anna, d.ID)
-	y.must(err)
-	y.work(time.Second)
-	if it, _ := y.item("hub", d.ID); !it.Delete {
-		t.Fatal("it is not removed")
-	}
-	y.report("hub", d.ID, runtime.Deleted, nil)
-	y.work(time.Second)
-	if _, err := y.s.Get(anna, d.ID); !fault.Is(err, fault.NotFound) {
-		t.Errorf("it is still there: %v", err)
-	}
-	if phase, why := y.operation(op); phase != operation.Succeeded {
-		t.Errorf("the operation is %s: %s", phase, why)
-	}
-}
-
-// What an agent has let go of stays, whatever is said later.
-func TestWhatWasLetGoOfStays(t *testing.T) {
+// Whoever says again that it is to be deleted, as scripts do, does not have removed what
+// was to stay: neither before nor after the agent has let go of it.
+func TestWhatIsKeptStays(t *testing.T) {
 	y := newYard(t)
 	y.workspace("acme", "hub", "shop")
 	d, _, err := y.s.Create(anna, shopOrder())
@@ -147,19 +95,26 @@ func TestWhatWasLetGoOfStays(t *testing.T) {
 	y.work(time.Second)
 	_, _, err = y.s.Forget(anna, d.ID)
 	y.must(err)
-	y.work(time.Second)
+	again := func() {
+		t.Helper()
+		y.work(time.Second)
+		_, _, err = y.s.Delete(anna, d.ID)
+		y.must(err)
+		if !y.get(d.ID).Spec.Keep {
+			t.Error("it is said to be removed with what was deployed")
+		}
+	}
+	again()
+	if it, _ := y.item("hub", d.ID); it.Delete {
+		t.Error("the agent is to remove it")
+	}
 	y.report("hub", d.ID, runtime.Ready, kept)
-	y.work(time.Second)
-	_, _, err = y.s.Delete(anna, d.ID)
-	y.must(err)
-	if !y.get(d.ID).Spec.Keep {
-		t.Error("it is said to be removed with what was deployed")
-	}
+	again()
 }
 
-// Those that one with a selector has made go as it does, whatever was said last; one
-// of them alone may be forgotten meanwhile.
-func TestForgettingIsTakenBackOnManyClusters(t *testing.T) {
+// Those that one with a selector has made are left as it is; one of them alone may be
+// forgotten before.
+func TestForgottenOneByOne(t *testing.T) {
 	y := newYard(t)
 	for _, id := range []string{"eu-1", "eu-2"} {
 		y.engines.by[id] = gitops.Engine{ID: id, Runtime: "argocd", Labels: map[string]string{"region": "eu"}}
@@ -188,12 +143,6 @@ func TestForgettingIsTakenBackOnManyClusters(t *testing.T) {
 	_, _, err = y.s.Forget(anna, children["eu-2"].ID)
 	y.must(err)
 	told(map[string]bool{"eu-1": true})
-	_, _, err = y.s.Forget(anna, d.ID)
-	y.must(err)
-	told(nil)
-	_, _, err = y.s.Delete(anna, d.ID)
-	y.must(err)
-	told(map[string]bool{"eu-1": true, "eu-2": true})
 	_, _, err = y.s.Forget(anna, d.ID)
 	y.must(err)
 	told(nil)
