@@ -31,7 +31,7 @@ type layer struct {
 // decide on its floor first.
 var house = map[string]layer{
 	"ground": {
-		rooms:  []string{"internal/fault", "internal/ledger", "internal/reconcile", "internal/graph", "internal/expr", "internal/schema", "internal/resilience", "internal/queue", "internal/manifest", "internal/document", "internal/tofu", "internal/trace"},
+		rooms:  []string{"internal/fault", "internal/ledger", "internal/reconcile", "internal/graph", "internal/expr", "internal/schema", "internal/resilience", "internal/queue", "internal/manifest", "internal/document", "internal/tofu", "internal/trace", "internal/program"},
 		floors: []string{"ground"},
 		reason: "the ground carries every room, so it can know none of them",
 	},

@@ -1,6 +1,10 @@
 package process
 
-import "time"
+import (
+	"time"
+
+	"github.com/droverhq/drover/internal/program"
+)
 
 // WithStep calls f at every step that leaves something on disk or in the
 // process table.
@@ -8,11 +12,11 @@ func WithStep(cfg Config, f func(string)) Config { cfg.step = f; return cfg }
 
 // Carriers returns the pids of all living processes of the instance's nonce.
 func Carriers(nonce string) ([]int, error) {
-	all, err := scan()
+	all, err := program.Scan()
 	var pids []int
 	for _, f := range all {
-		if f.nonce == nonce {
-			pids = append(pids, f.pid)
+		if f.Nonce == nonce {
+			pids = append(pids, f.PID)
 		}
 	}
 	return pids, err
@@ -20,16 +24,16 @@ func Carriers(nonce string) ([]int, error) {
 
 // Kill ends a process as sweep does: only if birth and nonce prove it.
 func Kill(pid int, birth, nonce string) error {
-	return killOne(proof{pid: pid, birth: birth, nonce: nonce})
+	return program.KillOne(program.Proof{PID: pid, Birth: birth, Nonce: nonce})
 }
 
 // StopGroup ends a group as stop does.
 func StopGroup(pid int, birth, nonce string) error {
-	return stopGroup(proof{pid: pid, birth: birth, nonce: nonce})
+	return program.StopGroup(program.Proof{PID: pid, Birth: birth, Nonce: nonce})
 }
 
 // Birth of a process.
-func Birth(pid int) (string, bool) { return birth(pid) }
+func Birth(pid int) (string, bool) { return program.Birth(pid) }
 
 // Bound is bound.
 func Bound(path string, limit int64) error { return bound(path, limit) }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/droverhq/drover/internal/program"
 )
 
 // newProbe makes the one client of all probes. It keeps no connections: an
@@ -36,7 +38,7 @@ func (in *instance) health(ctx context.Context, path string) string {
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		return fmt.Sprintf("its health check answers %d", res.StatusCode)
 	}
-	if !p.Ready && !listens(p.proof, p.Port) {
+	if !p.Ready && !program.Listens(p.proof, p.Port) {
 		return "another program answers on its port"
 	}
 	return ""

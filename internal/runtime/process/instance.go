@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/program"
 	"github.com/droverhq/drover/internal/runtime"
 )
 
@@ -35,12 +36,12 @@ type instance struct {
 	host     string
 	seen     runtime.Observed
 
-	nonce     string   // of the item; it never changes while there is a supervisor
-	proc      *running // nil: none
-	doubt     *proof   // a process that may be ours and cannot prove it
-	leftovers bool     // processes of an earlier run may be about
-	run       int64    // of the newest start
-	failures  int      // ends in a row, soon after a start
+	nonce     string         // of the item; it never changes while there is a supervisor
+	proc      *running       // nil: none
+	doubt     *program.Proof // a process that may be ours and cannot prove it
+	leftovers bool           // processes of an earlier run may be about
+	run       int64          // of the newest start
+	failures  int            // ends in a row, soon after a start
 }
 
 func newInstance(r *Runtime, id string) *instance {
@@ -65,7 +66,7 @@ func normal(it runtime.Item) (json.RawMessage, error) {
 }
 
 // restore takes over from the agent that ran before.
-func (in *instance) restore(it item, all []found) {
+func (in *instance) restore(it item, all []program.Found) {
 	in.item, in.known, in.nonce = it, true, it.Nonce
 	in.seen = it.seen(runtime.Installing, "")
 	if it.buried {
@@ -91,26 +92,26 @@ func (in *instance) restore(it item, all []found) {
 }
 
 // adopt finds the process of the last start among those that carry our nonce.
-func (in *instance) adopt(c child, all []found) {
-	p := proof{pid: c.PID, birth: c.Birth, nonce: in.nonce, log: in.logPath()}
+func (in *instance) adopt(c child, all []program.Found) {
+	p := program.Proof{PID: c.PID, Birth: c.Birth, Nonce: in.nonce, Log: in.logPath()}
 	if c.PID == 0 {
 		for _, f := range all {
-			if f.leader && f.run == strconv.FormatInt(c.Run, 10) {
-				p.pid, p.birth = f.pid, f.birth
+			if f.Leader && f.Run == strconv.FormatInt(c.Run, 10) {
+				p.PID, p.Birth = f.PID, f.Birth
 			}
 		}
-		c.PID, c.Birth = p.pid, p.birth
+		c.PID, c.Birth = p.PID, p.Birth
 	}
-	switch p.verdict() {
-	case match:
+	switch p.Verdict() {
+	case program.Match:
 		in.proc = &running{child: c, proof: p}
 		in.r.ports[c.Port] = true
-	case unproven:
+	case program.Unproven:
 		in.doubt = &p
 	}
 	for _, f := range all {
-		in.leftovers = in.leftovers || f.pid != p.pid
-		if n, err := strconv.ParseInt(f.run, 10, 64); err == nil && n > in.run {
+		in.leftovers = in.leftovers || f.PID != p.PID
+		if n, err := strconv.ParseInt(f.Run, 10, 64); err == nil && n > in.run {
 			in.run = n // process.json was lost; a run number is never used twice
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/program"
 	"github.com/droverhq/drover/internal/runtime"
 )
 
@@ -124,13 +125,13 @@ func (r *Runtime) restore() error {
 	if err != nil {
 		return err
 	}
-	running, err := scan()
+	running, err := program.Scan()
 	if err != nil {
 		return fmt.Errorf("cannot look for running instances: %w", err)
 	}
 	for _, it := range items {
 		in := newInstance(r, it.ID)
-		in.restore(it, slices.DeleteFunc(slices.Clone(running), func(f found) bool { return f.nonce != it.Nonce }))
+		in.restore(it, slices.DeleteFunc(slices.Clone(running), func(f program.Found) bool { return f.Nonce != it.Nonce }))
 		r.instances[it.ID] = in
 		if !it.Delete && !it.Rejected && it.Kind != step {
 			r.places[it.ID] = true

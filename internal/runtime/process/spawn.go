@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/program"
 )
 
 // running is a process: a child of ours, or one that an earlier agent started.
 type running struct {
 	child
-	proof
+	proof      program.Proof
 	started    time.Time // zero: adopted
 	readySince time.Time
 	done       chan struct{} // closed after the end; nil: adopted, must be looked at
@@ -36,7 +37,7 @@ func (p *running) gone() bool {
 			return false
 		}
 	}
-	if p.verdict() != gone {
+	if p.proof.Verdict() != program.Gone {
 		return false
 	}
 	p.exit = "nobody saw how"
@@ -103,8 +104,8 @@ func (in *instance) spawn(c command) error {
 	in.r.cfg.step("started")
 	p.PID = cmd.Process.Pid
 	// It cannot be reaped before Wait, so this is the child even if it has ended.
-	p.Birth, _ = birth(p.PID)
-	p.proof = proof{pid: p.PID, birth: p.Birth, nonce: in.nonce, log: in.logPath(), own: true}
+	p.Birth, _ = program.Birth(p.PID)
+	p.proof = program.Proof{PID: p.PID, Birth: p.Birth, Nonce: in.nonce, Log: in.logPath(), Own: true}
 	in.proc = p
 	in.keep(p.child)
 	in.r.cfg.step("process")
@@ -128,14 +129,14 @@ func (in *instance) command(c command, port int) (*exec.Cmd, error) {
 		return nil, startError(cmd.Err)
 	}
 	cmd.Dir = filepath.Join(in.home(), "data")
-	cmd.SysProcAttr = detached()
-	env := bareEnv(cmd.Dir)
+	cmd.SysProcAttr = program.Detached()
+	env := program.BareEnv(cmd.Dir)
 	for k, v := range c.Env {
 		env[k] = v
 	}
 	env["PORT"] = strconv.Itoa(port)
 	env["DROVER_INSTANCE"] = in.id
-	env[nonceVar] = in.nonce + "." + strconv.FormatInt(in.run, 10)
+	env[program.NonceVar] = in.nonce + "." + strconv.FormatInt(in.run, 10)
 	cmd.Env = make([]string, 0, len(env))
 	for k, v := range env {
 		cmd.Env = append(cmd.Env, k+"="+v)

@@ -10,6 +10,7 @@ import (
 	"regexp"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/program"
 	"github.com/droverhq/drover/internal/runtime"
 )
 
@@ -164,7 +165,7 @@ func writeJSON(path string, v any, flush bool) (err error) {
 		err = os.Rename(f.Name(), path)
 	}
 	if err == nil && flush {
-		err = syncDir(filepath.Dir(path))
+		err = program.SyncDir(filepath.Dir(path))
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/droverhq/drover/internal/program"
 	"github.com/droverhq/drover/internal/runtime"
 )
 
@@ -126,7 +127,7 @@ func (in *instance) good(rev int64, doc document) {
 	if !p.Ready {
 		p.Ready = true
 		in.keep(p.child)
-		in.r.cfg.Logger.Info("an instance is ready", "instance", in.id, "pid", p.pid, "port", p.Port, "took", time.Since(p.started))
+		in.r.cfg.Logger.Info("an instance is ready", "instance", in.id, "pid", p.PID, "port", p.Port, "took", time.Since(p.started))
 	}
 	in.showReady(rev, doc, p.Port)
 }
@@ -206,7 +207,7 @@ func (in *instance) stop(ctx context.Context) bool {
 		return true
 	}
 	in.target.Store(0)
-	if err := stopGroup(p.proof); err != nil {
+	if err := program.StopGroup(p.proof); err != nil {
 		in.r.cfg.Logger.Warn("cannot ask an instance to end", "instance", in.id, "error", err)
 	}
 	in.r.cfg.step("asked")
@@ -214,7 +215,7 @@ func (in *instance) stop(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		if err := killGroup(p.proof); err != nil {
+		if err := program.KillGroup(p.proof); err != nil {
 			in.r.cfg.Logger.Warn("cannot end an instance", "instance", in.id, "error", err)
 		}
 		if !p.wait(ctx, in.r.cfg.Grace) {
@@ -231,19 +232,19 @@ func (in *instance) stop(ctx context.Context) bool {
 func (in *instance) sweep(ctx context.Context) bool {
 	in.leftovers = true
 	for wait := time.Millisecond; ctx.Err() == nil; wait = min(2*wait, time.Second) {
-		all, err := scan()
+		all, err := program.Scan()
 		if err != nil {
 			in.r.cfg.Logger.Warn("cannot look for what an instance left", "instance", in.id, "error", err)
 		}
 		left := 0
 		for _, f := range all {
-			if f.nonce != in.nonce || in.proc != nil && f.run == fmt.Sprint(in.proc.Run) {
+			if f.Nonce != in.nonce || in.proc != nil && f.Run == fmt.Sprint(in.proc.Run) {
 				continue
 			}
 			left++
-			p := proof{pid: f.pid, birth: f.birth, nonce: f.nonce}
-			if err := killOne(p); err != nil {
-				in.r.cfg.Logger.Warn("cannot end what an instance left", "instance", in.id, "pid", f.pid, "error", err)
+			p := program.Proof{PID: f.PID, Birth: f.Birth, Nonce: f.Nonce}
+			if err := program.KillOne(p); err != nil {
+				in.r.cfg.Logger.Warn("cannot end what an instance left", "instance", in.id, "pid", f.PID, "error", err)
 			}
 		}
 		if left == 0 && err == nil {
@@ -261,15 +262,15 @@ func (in *instance) sweep(ctx context.Context) bool {
 // resolve waits until a process that cannot prove to be ours is gone: it may be
 // neither signalled nor replaced.
 func (in *instance) resolve(ctx context.Context, rev int64) {
-	switch in.doubt.verdict() {
-	case gone:
+	switch in.doubt.Verdict() {
+	case program.Gone:
 		in.doubt = nil
 		return
-	case match:
+	case program.Match:
 		in.doubt, in.leftovers = nil, true // it shows its nonce after all: end it and start afresh
 		return
 	}
-	in.show(rev, runtime.Error, fmt.Sprintf("process %d may be this instance, but does not prove it; end it by hand", in.doubt.pid))
+	in.show(rev, runtime.Error, fmt.Sprintf("process %d may be this instance, but does not prove it; end it by hand", in.doubt.PID))
 	in.pause(ctx, after(in.r.cfg.Interval))
 }
 

@@ -1,4 +1,4 @@
-package process
+package program
 
 import (
 	"fmt"
@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// listens reports whether the process, or one that carries its nonce, listens
+// Listens reports whether the process, or one that carries its nonce, listens
 // on the port. It is true when that cannot be found out.
-func listens(p proof, port int) bool {
+func Listens(p Proof, port int) bool {
 	sockets := listeners(port)
-	if len(sockets) == 0 || holds(p.pid, sockets) {
+	if len(sockets) == 0 || holds(p.PID, sockets) {
 		return true
 	}
-	all, err := scan()
+	all, err := Scan()
 	if err != nil {
 		return true
 	}
 	for _, f := range all {
-		if f.nonce == p.nonce && holds(f.pid, sockets) {
+		if f.Nonce == p.Nonce && holds(f.PID, sockets) {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
-package process
+package program
 
 import (
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -10,8 +11,8 @@ const (
 	stillActive  = 259
 )
 
-// birth is the creation time, in units of 100 ns: no two processes of one pid share it.
-func birth(pid int) (string, bool) {
+// Birth is the creation time, in units of 100 ns: no two processes of one pid share it.
+func Birth(pid int) (string, bool) {
 	h, err := syscall.OpenProcess(queryLimited, false, uint32(pid))
 	if err != nil {
 		return "", false
@@ -30,8 +31,15 @@ func birth(pid int) (string, bool) {
 
 // carries cannot look into another process here; the creation time is exact
 // enough to stand alone.
-func carries(p proof) bool { return true }
+func carries(p Proof) bool { return true }
 
-// scan cannot see environments here: a process that was started in the instant
+// Scan cannot see environments here: a process that was started in the instant
 // before the agent was killed is found by its recorded pid or not at all.
-func scan() ([]found, error) { return nil, nil }
+func Scan() ([]Found, error) { return nil, nil }
+
+// Carriers finds all living processes that carry one nonce. The file of their output
+// cannot be seen here.
+func Carriers(nonce, _ string) ([]Found, error) {
+	all, err := Scan()
+	return slices.DeleteFunc(all, func(f Found) bool { return f.Nonce != nonce }), err
+}

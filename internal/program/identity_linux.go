@@ -1,4 +1,4 @@
-package process
+package program
 
 import (
 	"bytes"
@@ -33,20 +33,25 @@ func stat(pid int) (state byte, session int, start string, ok bool) {
 	return f[0][0], session, f[19], true
 }
 
-// birth is the start time in ticks of this boot. A zombie is not alive.
-func birth(pid int) (string, bool) {
+// Birth is the start time in ticks of this boot. A zombie is not alive.
+func Birth(pid int) (string, bool) {
 	state, _, start, ok := stat(pid)
 	return bootID() + "/" + start, ok && state != 'Z' && state != 'X'
 }
 
 // carries looks for the nonce in the environment that the process was started
 // with, or, because some programs write over it, for its output in our log.
-func carries(p proof) bool {
-	if n, _ := splitNonce(nonceOf(p.pid)); n != "" && n == p.nonce {
+func carries(p Proof) bool {
+	if n, _ := splitNonce(nonceOf(p.PID)); n != "" && n == p.Nonce {
 		return true
 	}
+	return p.Log != "" && writes(p.PID, p.Log)
+}
+
+// writes reports whether a process has a file for its output.
+func writes(pid int, log string) bool {
 	for _, fd := range []string{"1", "2"} {
-		if to, err := os.Readlink("/proc/" + strconv.Itoa(p.pid) + "/fd/" + fd); err == nil && p.log != "" && to == p.log {
+		if to, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/fd/" + fd); err == nil && to == log {
 			return true
 		}
 	}
@@ -59,15 +64,21 @@ func nonceOf(pid int) string {
 		return ""
 	}
 	for kv := range bytes.SplitSeq(b, []byte{0}) {
-		if v, ok := bytes.CutPrefix(kv, []byte(nonceVar+"=")); ok {
+		if v, ok := bytes.CutPrefix(kv, []byte(NonceVar+"=")); ok {
 			return string(v)
 		}
 	}
 	return ""
 }
 
-// scan finds all living processes that carry a nonce and that we may look at.
-func scan() ([]found, error) {
+// Scan finds all living processes that carry a nonce and that we may look at.
+func Scan() ([]Found, error) { return scan("", "") }
+
+// Carriers finds all living processes that carry one nonce, or have the file for
+// their output: some programs write over their environment.
+func Carriers(nonce, log string) ([]Found, error) { return scan(nonce, log) }
+
+func scan(nonce, log string) ([]Found, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
@@ -77,22 +88,22 @@ func scan() ([]found, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []found
+	var all []Found
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
 		v := nonceOf(pid)
-		if v == "" {
+		n, run := splitNonce(v)
+		if nonce == "" && v == "" || nonce != "" && n != nonce && !writes(pid, log) {
 			continue
 		}
 		state, session, start, ok := stat(pid)
 		if !ok || state == 'Z' || state == 'X' {
 			continue
 		}
-		n, run := splitNonce(v)
-		all = append(all, found{pid: pid, birth: bootID() + "/" + start, nonce: n, run: run, leader: session == pid})
+		all = append(all, Found{PID: pid, Birth: bootID() + "/" + start, Nonce: n, Run: run, Leader: session == pid})
 	}
 	return all, nil
 }

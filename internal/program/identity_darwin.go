@@ -1,8 +1,9 @@
-package process
+package program
 
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 
 const zombie = 5 // SZOMB
 
-func birth(pid int) (string, bool) {
+func Birth(pid int) (string, bool) {
 	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil || int(k.Proc.P_pid) != pid || k.Proc.P_stat == zombie {
 		return "", false
@@ -20,30 +21,30 @@ func birth(pid int) (string, bool) {
 }
 
 // carries asks ps, which shows the environment of our own processes.
-func carries(p proof) bool {
-	out, err := exec.Command("/bin/ps", "-E", "-ww", "-o", "command=", "-p", strconv.Itoa(p.pid)).Output()
+func carries(p Proof) bool {
+	out, err := exec.Command("/bin/ps", "-E", "-ww", "-o", "command=", "-p", strconv.Itoa(p.PID)).Output()
 	if err != nil {
 		return false
 	}
 	n, _ := splitNonce(nonceIn(string(out)))
-	return n != "" && n == p.nonce
+	return n != "" && n == p.Nonce
 }
 
 func nonceIn(line string) string {
 	for _, w := range strings.Fields(line) {
-		if v, ok := strings.CutPrefix(w, nonceVar+"="); ok {
+		if v, ok := strings.CutPrefix(w, NonceVar+"="); ok {
 			return v
 		}
 	}
 	return ""
 }
 
-func scan() ([]found, error) {
+func Scan() ([]Found, error) {
 	out, err := exec.Command("/bin/ps", "-E", "-ww", "-ax", "-o", "pid=,pgid=,command=").Output()
 	if err != nil {
 		return nil, err
 	}
-	var all []found
+	var all []Found
 	for line := range strings.SplitSeq(string(out), "\n") {
 		v := nonceIn(line)
 		f := strings.Fields(line)
@@ -54,12 +55,19 @@ func scan() ([]found, error) {
 		if err != nil {
 			continue
 		}
-		b, alive := birth(pid)
+		b, alive := Birth(pid)
 		if !alive {
 			continue
 		}
 		n, run := splitNonce(v)
-		all = append(all, found{pid: pid, birth: b, nonce: n, run: run, leader: f[0] == f[1]})
+		all = append(all, Found{PID: pid, Birth: b, Nonce: n, Run: run, Leader: f[0] == f[1]})
 	}
 	return all, nil
+}
+
+// Carriers finds all living processes that carry one nonce. The file of their output
+// cannot be seen here.
+func Carriers(nonce, _ string) ([]Found, error) {
+	all, err := Scan()
+	return slices.DeleteFunc(all, func(f Found) bool { return f.Nonce != nonce }), err
 }
