@@ -41,7 +41,7 @@ var house = map[string]layer{
 		reason: "a port is a contract: what is behind it and who uses it are both strangers to it",
 	},
 	"domain": {
-		rooms:  []string{"internal/access", "internal/operation", "internal/audit", "internal/breaker", "internal/account", "internal/policy", "internal/offering", "internal/cluster", "internal/instance", "internal/connection", "internal/template", "internal/environment", "internal/gitops", "internal/subscription", "internal/command", "internal/doctor"},
+		rooms:  []string{"internal/site", "internal/access", "internal/operation", "internal/audit", "internal/breaker", "internal/account", "internal/policy", "internal/offering", "internal/cluster", "internal/instance", "internal/connection", "internal/template", "internal/environment", "internal/gitops", "internal/subscription", "internal/command", "internal/doctor"},
 		floors: []string{"ground", "port"},
 		reason: "decisions must not depend on how they are asked for or kept: declare an interface, and let app wire it",
 	},
@@ -80,6 +80,7 @@ var wrapped = map[string][]string{
 	"internal/manifest":    {"github.com/fluxcd/pkg/ssa", "github.com/fluxcd/cli-utils", "k8s.io", "sigs.k8s.io"},
 	"internal/document":    {"github.com/goccy/go-yaml", "github.com/fsnotify/fsnotify"},
 	"internal/tofu":        {"github.com/hashicorp/terraform-exec", "github.com/hashicorp/terraform-json"},
+	"internal/site":        nil,
 	"internal/breaker":     nil,
 	"internal/access":      {"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "golang.org/x/crypto", "golang.org/x/time"},
 	"internal/operation":   nil,

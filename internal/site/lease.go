@@ -1,0 +1,167 @@
+package site
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+)
+
+// Register is one cell in a third place. Reads are of what was written last.
+type Register interface {
+	Read(ctx context.Context) (Cell, error)
+	// Write replaces the cell unless it has changed since index; then ok is false.
+	Write(ctx context.Context, value []byte, index uint64) (ok bool, err error)
+}
+
+// Cell is a value with the number of its last change; 0: there is none.
+type Cell struct {
+	Value []byte
+	Index uint64
+}
+
+// Lease is held by one site at a time. No clock is compared with another: the holder
+// counts from before it wrote, whoever waits from after it has read that writing, and
+// each for the same time. So the holder's ends first, whatever was lost on the way.
+type Lease struct {
+	Register Register
+	Site     string        // the holder's name
+	Life     time.Duration // default 6 s
+	Margin   time.Duration // for clocks that run at different speeds; default 1 s
+	Clock    func() time.Time
+
+	mu    sync.Mutex
+	seen  uint64    // the index that was read last
+	since time.Time // when it was first read
+	until time.Time // of our own
+	told  holding   // what is in the cell
+}
+
+type holding struct {
+	Site  string `json:"site"`
+	Epoch int64  `json:"epoch"` // the highest that a holder has led in, or was about to begin
+	By    string `json:"by"`    // which site that was
+	Life  int64  `json:"life_ms"`
+	Count int64  `json:"count"`
+}
+
+const (
+	leaseLife   = 6 * time.Second
+	leaseMargin = time.Second
+)
+
+func (l *Lease) defaults() {
+	if l.Life <= 0 {
+		l.Life = leaseLife
+	}
+	if l.Margin <= 0 {
+		l.Margin = leaseMargin
+	}
+	if l.Clock == nil {
+		l.Clock = time.Now
+	}
+}
+
+// Each is how often Step is to be called.
+func (l *Lease) Each() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.defaults()
+	return l.Life / 6
+}
+
+// Until is when the site's lease ends; zero: it has none.
+func (l *Lease) Until() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until
+}
+
+// Holder is who had the lease when it was looked at last; empty: nobody.
+func (l *Lease) Holder() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.told.Site
+}
+
+// Foreign is the highest epoch that another site has held the lease for; 0: none is known.
+func (l *Lease) Foreign() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told.By == l.Site {
+		return 0
+	}
+	return l.told.Epoch
+}
+
+// Step looks at the lease, and takes or keeps it where acquire says so and nobody else
+// can have it. epoch is the one that the site leads in, or begins once it has the lease:
+// whoever held it before must be able to tell, even if this site dies in between. One
+// caller at a time.
+func (l *Lease) Step(ctx context.Context, acquire bool, epoch int64) error {
+	l.mu.Lock()
+	l.defaults()
+	l.mu.Unlock()
+	cell, err := l.Register.Read(ctx)
+	if err != nil {
+		return err
+	}
+	now := l.Clock()
+	var held holding
+	if len(cell.Value) > 0 && json.Unmarshal(cell.Value, &held) != nil {
+		held = holding{Site: "?"} // whatever it is, it is somebody's
+	}
+	l.mu.Lock()
+	if cell.Index != l.seen || l.since.IsZero() {
+		l.seen, l.since = cell.Index, now
+	}
+	l.told = held
+	life := max(l.Life, time.Duration(held.Life)*time.Millisecond)
+	free := held.Site == "" || held.Site == l.Site || now.Sub(l.since) >= life
+	l.mu.Unlock()
+	if !acquire || !free || held.Epoch > epoch {
+		return nil
+	}
+	next := holding{Site: l.Site, Epoch: epoch, By: held.By, Life: l.Life.Milliseconds(), Count: held.Count + 1}
+	if epoch > held.Epoch {
+		next.By = l.Site
+	}
+	value, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	sent := l.Clock()
+	ok, err := l.Register.Write(ctx, value, cell.Index)
+	if err != nil || !ok {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until, l.told = sent.Add(l.Life-l.Margin), next
+	return nil
+}
+
+// Release gives the lease back, so that nobody has to wait for its end. The site must
+// not act any more when it is called.
+func (l *Lease) Release(ctx context.Context) error {
+	l.mu.Lock()
+	had := !l.until.IsZero()
+	l.until = time.Time{}
+	l.mu.Unlock()
+	if !had {
+		return nil
+	}
+	cell, err := l.Register.Read(ctx)
+	if err != nil {
+		return err
+	}
+	var held holding
+	if json.Unmarshal(cell.Value, &held) != nil || held.Site != l.Site {
+		return nil
+	}
+	value, err := json.Marshal(holding{Epoch: held.Epoch, By: held.By, Count: held.Count + 1})
+	if err == nil {
+		_, err = l.Register.Write(ctx, value, cell.Index)
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package site_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/droverhq/drover/internal/site"
+)
+
+var errLost = errors.New("lost on the way")
+
+// register is the third place. Time passes while it is asked, and answers are lost.
+type register struct {
+	cell site.Cell
+	way  func() (before, after time.Duration, lost int) // lost 1: the question; 2: the answer
+	pass func(time.Duration)
+}
+
+func (r *register) Read(context.Context) (site.Cell, error) {
+	before, after, lost := r.way()
+	r.pass(before)
+	out := r.cell
+	r.pass(after)
+	if lost > 0 {
+		return site.Cell{}, errLost
+	}
+	return out, nil
+}
+
+func (r *register) Write(_ context.Context, value []byte, index uint64) (bool, error) {
+	before, after, lost := r.way()
+	r.pass(before)
+	ok := lost != 1 && r.cell.Index == index
+	if ok {
+		r.cell = site.Cell{Value: value, Index: index + 1}
+	}
+	r.pass(after)
+	if lost > 0 {
+		return false, errLost
+	}
+	return ok, nil
+}
+
+// One of two sites leads at a time, however long messages take, whichever are lost,
+// whoever stalls, and with clocks that run at different speeds.
+func TestOneSiteLeads(t *testing.T) {
+	promoted := 0
+	defer func() {
+		if promoted == 0 && !t.Failed() {
+			t.Error("no site was ever promoted: nothing was tried")
+		}
+	}()
+	rapid.Check(t, func(t *rapid.T) {
+		var now time.Duration // of the world
+		type place struct {
+			lease *site.Lease
+			view  site.View
+			speed float64 // of its clock
+		}
+		var both [2]*place
+		leads := func(p *place) bool {
+			return site.Plan(p.view, noon.Add(time.Duration(p.speed*float64(now)))).State == site.Leading
+		}
+		check := func() {
+			if leads(both[0]) && leads(both[1]) {
+				t.Fatalf("both lead at %s", now)
+			}
+		}
+		pass := func(d time.Duration) {
+			for end := now + d; now < end; { // in steps: whoever leads in between is seen
+				now = min(end, now+100*time.Millisecond)
+				if both[1] != nil {
+					check()
+				}
+			}
+		}
+		r := &register{pass: pass, way: func() (time.Duration, time.Duration, int) {
+			long := rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 0, 10, 500, 3000, 9000})
+			return time.Duration(long.Draw(t, "there")) * time.Millisecond, time.Duration(long.Draw(t, "back")) * time.Millisecond,
+				rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2}).Draw(t, "lost")
+		}}
+		for i, name := range []string{"a", "b"} {
+			p := &place{speed: 1 + float64(rapid.IntRange(-50, 50).Draw(t, "speed"))/1000}
+			p.lease = &site.Lease{Register: r, Site: name, Clock: func() time.Time { return noon.Add(time.Duration(p.speed * float64(now))) }}
+			p.view = site.View{Role: site.Primary, Site: name, Witness: true, Database: site.Database{Known: true, Epoch: 1}}
+			if i == 1 {
+				p.view.Role, p.view.Database.Recovering, p.view.Word = site.Secondary, true, true
+			}
+			both[i] = p
+		}
+		highest := int64(1)
+		defer func() { promoted += int(highest - 1) }()
+		for range rapid.IntRange(20, 120).Draw(t, "steps") {
+			p := both[rapid.IntRange(0, 1).Draw(t, "who")]
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0, 2, 3:
+				pass(time.Duration(rapid.SampledFrom([]int{500, 1000, 1000, 1500, 6200}).Draw(t, "pause")) * time.Millisecond)
+			case 1:
+				p.view.Word = rapid.Bool().Draw(t, "word")
+			default:
+				clock := p.lease.Clock()
+				d := site.Plan(p.view, clock)
+				epoch := p.view.Database.Epoch
+				if p.view.Database.Recovering {
+					epoch++
+				}
+				_ = p.lease.Step(t.Context(), d.Acquire, epoch)
+				p.view.Until, p.view.Seen = p.lease.Until(), max(p.view.Seen, p.lease.Foreign())
+				if d = site.Plan(p.view, p.lease.Clock()); d.Promote {
+					if d.Epoch <= highest {
+						t.Fatalf("epoch %d is begun twice", d.Epoch)
+					}
+					highest = d.Epoch
+					p.view.Database = site.Database{Known: true, Epoch: d.Epoch, Begun: p.view.Site}
+				}
+			}
+			check()
+			if leads(p) && p.view.Database.Epoch < highest {
+				t.Fatalf("%s leads in epoch %d after %d has begun", p.view.Site, p.view.Database.Epoch, highest)
+			}
+		}
+	})
+}
+
+func TestLeaseIsGivenBack(t *testing.T) {
+	r := &register{pass: func(time.Duration) {}, way: func() (time.Duration, time.Duration, int) { return 0, 0, 0 }}
+	now := noon
+	clock := func() time.Time { return now }
+	a := &site.Lease{Register: r, Site: "a", Clock: clock}
+	b := &site.Lease{Register: r, Site: "b", Clock: clock}
+	step := func(l *site.Lease, want bool) {
+		t.Helper()
+		if err := l.Step(t.Context(), true, 1); err != nil || l.Until().After(now) != want {
+			t.Fatalf("%s has it until %s at %s: %v", l.Site, l.Until(), now, err)
+		}
+	}
+	step(a, true)
+	step(b, false)
+	now = now.Add(5 * time.Second)
+	step(b, false)
+	now = now.Add(time.Second) // b has seen the same for the whole life of it
+	step(b, true)
+	step(a, false)
+	if err := b.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	step(a, true)
+	step(b, false)
+	// Who has held it for a higher epoch keeps out who comes with a lower one, even
+	// when nobody holds it any more.
+	now = now.Add(time.Minute)
+	if err := b.Step(t.Context(), true, 2); err != nil || !b.Until().After(now) {
+		t.Fatalf("b does not have it: %v", err)
+	}
+	if err := b.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	step(a, false)
+	if a.Foreign() != 2 || b.Foreign() != 0 {
+		t.Errorf("a knows of epoch %d, b of %d of another's", a.Foreign(), b.Foreign())
+	}
+}

@@ -1,0 +1,70 @@
+package site
+
+import (
+	"fmt"
+	"time"
+)
+
+// Plan decides what a site is and does next. Whoever leads has the highest epoch that
+// is known of, and the lease where there is a witness. A site that was fenced stays so
+// until its database is another one: of a higher epoch, or a standby.
+func Plan(v View, now time.Time) Decision {
+	if v.Role == Standalone {
+		return Decision{State: Leading}
+	}
+	if !v.Database.Known {
+		return Decision{State: Waiting, Why: "its database does not answer, or holds no ledger yet"}
+	}
+	own := v.Database.Epoch
+	highest := max(v.Seen, v.Peer.Epoch)
+	mine := !v.Database.Recovering && (v.Role == Primary || v.Database.Begun == v.Site)
+	switch {
+	case !mine:
+		return v.follow(now, highest)
+	case highest > own:
+		return Decision{State: Fenced, Why: fmt.Sprintf("the other site has led in epoch %d, and this ledger is in %d: it may hold what nobody else has seen", highest, own)}
+	case v.Peer.Leads && v.Peer.Epoch == own:
+		return Decision{State: Fenced, Why: fmt.Sprintf("the other site leads in epoch %d, too: start one of them as a secondary", own)}
+	case v.Witness:
+		return v.lead(now)
+	case v.Peer.Wanted && !v.Peer.Heard && !v.Word:
+		return Decision{State: Waiting, Why: "the other site does not answer, and may lead: bring it back, or say that it is gone with `drover dr promote --primary-is-gone`"}
+	}
+	return Decision{State: Leading}
+}
+
+// lead leads while the lease is had.
+func (v View) lead(now time.Time) Decision {
+	if now.Before(v.Until) {
+		return Decision{State: Leading, Acquire: true}
+	}
+	return Decision{State: Waiting, Acquire: true, Why: "it does not have the lease of the witness: the other site may lead, or the witness does not answer"}
+}
+
+// follow is for a site whose database is another's copy, or was until somebody other
+// than Drover promoted it.
+func (v View) follow(now time.Time, highest int64) Decision {
+	d := Decision{State: Following}
+	if !v.Database.Recovering {
+		d.Why = "its database is no standby (any more), and nobody has said that this site is to lead: `drover dr promote`"
+	}
+	if !v.Word {
+		return d
+	}
+	switch {
+	case v.Peer.Leads:
+		return v.not("the primary answers, and leads")
+	case highest > v.Database.Epoch:
+		return v.not(fmt.Sprintf("somebody has led in epoch %d, and this copy has not come further than %d", highest, v.Database.Epoch))
+	case v.Witness && !now.Before(v.Until):
+		d.Acquire, d.Why = true, "it waits for the lease of the witness"
+		return d
+	}
+	d.Acquire, d.Promote, d.Epoch = v.Witness, true, v.Database.Epoch+1
+	return d
+}
+
+// not is a word that is not followed.
+func (v View) not(why string) Decision {
+	return Decision{State: Following, Why: "it is not promoted: " + why}
+}
