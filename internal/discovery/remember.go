@@ -12,7 +12,7 @@ import (
 
 const (
 	// patience is how long one who has an older answer waits for a newer one.
-	patience = 2 * time.Second
+	patience = time.Second
 	// remembered bounds the names. Settings hold a few.
 	remembered = 1000
 )

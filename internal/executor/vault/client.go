@@ -1,257 +1,36 @@
 package vault
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
-	"net/http"
-	"net/url"
-	"slices"
-	"strings"
-	"sync"
-	"time"
-
-	"github.com/openbao/openbao/api/v2"
 
 	"github.com/droverhq/drover/internal/executor"
-	"github.com/droverhq/drover/internal/fault"
-	"github.com/droverhq/drover/internal/resilience"
+	"github.com/droverhq/drover/internal/vault"
 )
 
-// client is one connection's.
-type client struct {
-	conn      executor.Connection
-	at        *url.URL
-	transport *http.Transport
-	name      string
-	policy    *resilience.Policy
-	now       func() time.Time
-
-	turn    chan struct{} // held by whoever uses the session, which may take a call
-	session session
-
-	mu     sync.Mutex
-	mounts map[string]bool // that are known to have versions
-}
-
-// methods of logging in, with what each sends.
-var methods = map[string]map[string]string{
-	"token":      {},
-	"approle":    {"role_id": "roleId", "secret_id": "secretId"},
-	"jwt":        {"role": "role", "jwt": "jwt"},
-	"kubernetes": {"role": "role", "jwt": "jwt"},
-}
-
 // dial reads a connection. It calls nobody.
-func dial(c executor.Connection, with Config) (*client, error) {
+func dial(c executor.Connection, with Config) (*vault.Client, error) {
 	if err := c.Check("address", "namespace", "auth", "authMount", "token", "role", "roleId", "secretId", "jwt", "ca", "cert", "key", "serverName"); err != nil {
 		return nil, err
 	}
-	at, transport, err := c.Transport()
-	if err != nil {
-		return nil, err
-	}
-	method := cmp.Or(c["auth"], "token")
-	needs, ok := methods[method]
-	if !ok {
-		return nil, fault.New(fault.Invalid, "the connection's auth is %q; there are token, approle, jwt and kubernetes", method)
-	}
-	if method == "token" && c["token"] == "" {
-		return nil, fault.New(fault.Invalid, "the connection has no token; give it tokenFile, or another auth")
-	}
-	for _, option := range needs {
-		if c[option] == "" && option != "secretId" { // a role may do without
-			return nil, fault.New(fault.Invalid, "the connection logs in by %s and has no %s", method, option)
-		}
-	}
-	made := &client{conn: c, at: at, transport: transport, now: with.Now, turn: make(chan struct{}, 1), mounts: map[string]bool{}}
-	if _, err := made.as(""); err != nil {
-		return nil, fault.New(fault.Invalid, "the connection cannot be used: %w", err)
-	}
-	policy := with.Resilience
-	policy.Name = "Vault at " + at.Host
-	policy.Queue = cmp.Or(policy.Queue, 30*time.Second)
-	made.name, made.policy = policy.Name, resilience.New(policy)
-	return made, nil
-}
-
-// as makes a client of the library with a token. Its own way to copy one reads
-// the environment of the server, which is not the connection's.
-func (c *client) as(token string) (*api.Client, error) {
-	config := api.NewConfig()
-	if config.Error != nil {
-		return nil, config.Error
-	}
-	config.Address, config.HttpClient.Transport, config.MaxRetries, config.Timeout = c.at.String(), c.transport, 0, 0
-	k, err := api.NewClient(config)
-	if err != nil {
-		return nil, err
-	}
-	if ns := c.conn["namespace"]; ns != "" {
-		k.SetNamespace(ns)
-	}
-	k.SetToken(token)
-	return k, nil
-}
-
-// read returns what is at a path. found is false only if the server has said that
-// nothing is there.
-func (c *client) read(ctx context.Context, path string, into any) (found bool, err error) {
-	return c.ask(ctx, path, nil, into)
-}
-
-// list returns the names in a folder.
-func (c *client) list(ctx context.Context, path string) ([]string, error) {
-	var out struct {
-		Keys []string `json:"keys"`
-	}
-	_, err := c.ask(ctx, path, map[string][]string{"list": {"true"}}, &out)
-	return out.Keys, err
-}
-
-func (c *client) ask(ctx context.Context, path string, query map[string][]string, into any) (found bool, err error) {
-	err = c.do(ctx, func(ctx context.Context, k *api.Client) error {
-		found = false
-		resp, err := k.Logical().ReadRawWithDataWithContext(ctx, path, query)
-		if resp != nil && resp.Body != nil {
-			defer resp.Body.Close()
-		}
-		var no *api.ResponseError
-		if errors.As(err, &no) && no.StatusCode == http.StatusNotFound && len(no.Errors) == 0 {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		found = true
-		return json.NewDecoder(resp.Body).Decode(&struct {
-			Data any `json:"data"`
-		}{into})
-	})
-	return found, err
-}
-
-// write sends something to a path, and decodes the answer's data if asked.
-func (c *client) write(ctx context.Context, path string, in map[string]any) (*api.Secret, error) {
-	var out *api.Secret
-	err := c.do(ctx, func(ctx context.Context, k *api.Client) (err error) {
-		out, err = k.Logical().WriteWithContext(ctx, path, in)
-		return err
-	})
-	return out, err
-}
-
-// remove deletes a path; nothing is fine.
-func (c *client) remove(ctx context.Context, path string) error {
-	return c.do(ctx, func(ctx context.Context, k *api.Client) error {
-		_, err := k.Logical().DeleteWithContext(ctx, path)
-		var no *api.ResponseError
-		if errors.As(err, &no) && no.StatusCode == http.StatusNotFound && len(no.Errors) == 0 {
-			return nil
-		}
-		return err
+	return vault.New(vault.Config{
+		Way: c.Way(), Namespace: c["namespace"], Auth: c["auth"], Mount: c["authMount"],
+		Show: func(what string) (string, error) { return c[what], nil },
+		Who:  "the connection", Where: "the connection", Resilience: with.Resilience, Now: with.Now,
 	})
 }
 
-// do makes a call that may be made twice, in a session. A call that is refused
-// because the session is over is made again in a new one.
-func (c *client) do(ctx context.Context, call func(ctx context.Context, k *api.Client) error) error {
-	return c.policy.Do(ctx, func(ctx context.Context) error {
-		for again := false; ; again = true {
-			k, err := c.enter(ctx)
-			if err != nil {
-				return c.explain(ctx, err)
-			}
-			err = call(ctx, k)
-			var no *api.ResponseError
-			if !errors.As(err, &no) || no.StatusCode != http.StatusForbidden {
-				return c.explain(ctx, err)
-			}
-			if over, look := c.over(ctx, k); look != nil {
-				return c.explain(ctx, look)
-			} else if !over {
-				return fault.New(fault.Denied, "%s refuses this to the connection's token (%s %s); give its policies this right, then retry", c.name, no.HTTPMethod, route(no.URL)).Because("denied")
-			}
-			if another, err := c.leave(ctx, k.Token()); err != nil {
-				return err
-			} else if !another || again {
-				return c.expired()
-			}
-		}
-	})
-}
-
-func (c *client) expired() error {
-	return fault.New(fault.Denied, "the token of the connection to %s has expired or was revoked; put a new one into the connection, then retry", c.name).Because("token")
-}
-
-// route is the part of an address that a policy names.
-func route(url string) string {
-	_, after, _ := strings.Cut(url, "/v1/")
-	path, _, _ := strings.Cut(after, "?")
-	return path
-}
-
-// errStale is a write whose condition does not hold.
-var errStale = errors.New("stale")
-
-// explain turns what the library says into what a user can do about it.
-func (c *client) explain(ctx context.Context, err error) error {
-	var no *api.ResponseError
-	var known *fault.Error
-	switch {
-	case err == nil || errors.Is(err, context.Canceled) || errors.As(err, &known):
-		return err
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case !errors.As(err, &no):
-		return fault.New(fault.Unavailable, "%s does not answer (%w); it is tried again by itself", c.name, executor.Unreached(err))
+// number reads a whole number as JSON, or a ledger, gives it.
+func number(v any) int {
+	switch x := v.(type) {
+	case int:
+		return x
+	case int64:
+		return int(x)
+	case float64:
+		return int(x)
+	case json.Number:
+		n, _ := x.Int64()
+		return int(n)
 	}
-	said := strings.ToLower(strings.Join(no.Errors, "; "))
-	switch {
-	case strings.Contains(said, "sealed"):
-		return fault.New(fault.Unavailable, "%s is sealed; unseal it, and this goes on by itself", c.name).Because("sealed")
-	case strings.Contains(said, "check-and-set"):
-		return errStale
-	case strings.Contains(said, "no handler for route"), strings.Contains(said, "unsupported path"):
-		return fault.New(fault.Invalid, "%s has nothing mounted at %s; mount it there, or name another mount", c.name, route(no.URL)).Because("no-mount")
-	case no.StatusCode == http.StatusForbidden:
-		return fault.New(fault.Denied, "%s refuses %s %s to the connection; give it this right, then retry", c.name, no.HTTPMethod, route(no.URL)).Because("denied")
-	case no.StatusCode == http.StatusRequestEntityTooLarge:
-		return fault.New(fault.Invalid, "%s takes no secret of this size", c.name)
-	case slices.Contains([]int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed}, no.StatusCode):
-		return fault.New(fault.Invalid, "%s does not take %s: %s", c.name, route(no.URL), strings.Join(no.Errors, "; "))
-	}
-	return fault.New(fault.Unavailable, "%s cannot do this at the moment (status %d); it is tried again by itself", c.name, no.StatusCode)
-}
-
-// versioned makes sure that a mount keeps versions: in one without, what is asked
-// for here would be absent, and what is written would be something else.
-func (c *client) versioned(ctx context.Context, mount string) error {
-	c.mu.Lock()
-	known := c.mounts[mount]
-	c.mu.Unlock()
-	if known {
-		return nil
-	}
-	var about struct {
-		Type    string            `json:"type"`
-		Path    string            `json:"path"`
-		Options map[string]string `json:"options"`
-	}
-	found, err := c.read(ctx, "sys/internal/ui/mounts/"+mount, &about)
-	if err != nil {
-		if fault.Reason(err) == "denied" {
-			return fault.New(fault.Denied, "%s has nothing mounted at %s, or the connection's token may use nothing there; mount a KV secrets engine of version 2, or give the token's policies rights in it, then retry", c.name, mount).Because("denied")
-		}
-		return err
-	}
-	if !found || about.Options["version"] != "2" {
-		return fault.New(fault.Invalid, "what is mounted at %s in %s is no KV secrets engine of version 2; mount one, or name another mount", mount, c.name).Because("no-mount")
-	}
-	c.mu.Lock()
-	c.mounts[mount] = true
-	c.mu.Unlock()
-	return nil
+	return 0
 }

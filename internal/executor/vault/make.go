@@ -15,6 +15,7 @@ import (
 
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/vault"
 )
 
 // note is what is remembered of a secret: of the version that is made for sure,
@@ -85,9 +86,9 @@ func (s *secret) Make(ctx context.Context) error {
 	if err := s.r.Remember(ctx, s.places(), s.note); err != nil {
 		return err
 	}
-	_, err := s.c.write(ctx, s.at.data(), map[string]any{"data": values, "options": map[string]any{"cas": current}})
+	_, err := s.c.Write(ctx, s.at.data(), map[string]any{"data": values, "options": map[string]any{"cas": current}})
 	s.version = current + 1
-	if !errors.Is(err, errStale) {
+	if !errors.Is(err, vault.ErrStale) {
 		return err
 	}
 	// The answer to a first attempt may have been lost.
@@ -119,13 +120,13 @@ func (s *secret) Finish(ctx context.Context) error {
 	}
 	if custom[owner] != s.r.ID {
 		custom[owner] = s.r.ID
-		if _, err := s.c.write(ctx, s.at.mount+"/metadata/"+s.at.path, map[string]any{"custom_metadata": custom}); err != nil {
+		if _, err := s.c.Write(ctx, s.at.mount+"/metadata/"+s.at.path, map[string]any{"custom_metadata": custom}); err != nil {
 			return err
 		}
 	}
 	for at := range s.have {
 		if at != s.at {
-			if err := s.c.remove(ctx, at.mount+"/metadata/"+at.path); err != nil {
+			if err := s.c.Remove(ctx, at.mount+"/metadata/"+at.path); err != nil {
 				return err
 			}
 		}
@@ -143,7 +144,7 @@ func (s *secret) Remove(ctx context.Context) error {
 		return err
 	}
 	for at := range s.have {
-		if err := s.c.remove(ctx, at.mount+"/metadata/"+at.path); err != nil {
+		if err := s.c.Remove(ctx, at.mount+"/metadata/"+at.path); err != nil {
 			return err
 		}
 	}
@@ -160,7 +161,7 @@ const (
 // secrets that no resource has marked. Their values are not read.
 func (e *Executor) List(ctx context.Context, all []executor.Resource) (out []executor.Stray, err error) {
 	type folder struct {
-		c  *client
+		c  *vault.Client
 		at place
 	}
 	folders := map[folder]string{} // → address
@@ -187,7 +188,7 @@ func (e *Executor) List(ctx context.Context, all []executor.Resource) (out []exe
 	}
 	asked := 0
 	for f, address := range folders {
-		keys, err := f.c.list(ctx, f.at.mount+"/metadata/"+f.at.path)
+		keys, err := f.c.List(ctx, f.at.mount+"/metadata/"+f.at.path)
 		if err != nil {
 			return nil, err
 		}
@@ -200,7 +201,7 @@ func (e *Executor) List(ctx context.Context, all []executor.Resource) (out []exe
 				break
 			}
 			is := kept{}
-			found, err := f.c.read(ctx, at.mount+"/metadata/"+at.path, &is)
+			found, err := f.c.Read(ctx, at.mount+"/metadata/"+at.path, &is)
 			if err != nil && !fault.Is(err, fault.Denied) {
 				return nil, err
 			}

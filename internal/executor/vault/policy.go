@@ -9,18 +9,19 @@ import (
 
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/vault"
 )
 
 // policy is an ACL policy. It says whose it is in a comment, because there is no
 // other place; the server has no conditions for writes.
 type policy struct {
-	c           *client
+	c           *vault.Client
 	r           executor.Resource
 	name, rules executor.Input
 	have        map[string]string // text by name, of those that are ours
 }
 
-func newPolicy(c *client, r executor.Resource) (*policy, error) {
+func newPolicy(c *vault.Client, r executor.Resource) (*policy, error) {
 	p := &policy{c: c, r: r, name: r.Input("policy"), rules: r.Input("rules")}
 	if err := errors.Join(p.name.Open(), p.rules.Open()); err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func (p *policy) read(ctx context.Context) (foreign string, err error) {
 		var is struct {
 			Policy string `json:"policy"`
 		}
-		found, err := p.c.read(ctx, "sys/policies/acl/"+name, &is)
+		found, err := p.c.Read(ctx, "sys/policies/acl/"+name, &is)
 		if err != nil {
 			return "", err
 		}
@@ -115,7 +116,7 @@ func (p *policy) Make(ctx context.Context) error {
 	if err := p.r.Remember(ctx, p.names(), nil); err != nil {
 		return err
 	}
-	_, err := p.c.write(ctx, "sys/policies/acl/"+p.name.Text(), map[string]any{"policy": fmt.Sprintf("%s\n%s\n", p.mark(), strings.TrimSpace(p.rules.Text()))})
+	_, err := p.c.Write(ctx, "sys/policies/acl/"+p.name.Text(), map[string]any{"policy": fmt.Sprintf("%s\n%s\n", p.mark(), strings.TrimSpace(p.rules.Text()))})
 	return err
 }
 
@@ -123,7 +124,7 @@ func (p *policy) Make(ctx context.Context) error {
 func (p *policy) Finish(ctx context.Context) error {
 	for name := range p.have {
 		if name != p.name.Text() {
-			if err := p.c.remove(ctx, "sys/policies/acl/"+name); err != nil {
+			if err := p.c.Remove(ctx, "sys/policies/acl/"+name); err != nil {
 				return err
 			}
 		}
@@ -137,7 +138,7 @@ func (p *policy) Remove(ctx context.Context) error {
 		return err
 	}
 	for name := range p.have {
-		if err := p.c.remove(ctx, "sys/policies/acl/"+name); err != nil {
+		if err := p.c.Remove(ctx, "sys/policies/acl/"+name); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/vault"
 )
 
 // owner is the name under which a secret's metadata says whose it is.
@@ -18,7 +19,7 @@ const owner = "drover-resource"
 
 // secret is a secret with versions.
 type secret struct {
-	c      *client
+	c      *vault.Client
 	r      executor.Resource
 	at     place // empty: not known
 	where  executor.Input
@@ -65,7 +66,7 @@ func (k *kept) there() bool {
 	return k.Current > 0 && ok && v.Deleted == "" && !v.Destroyed
 }
 
-func newSecret(c *client, r executor.Resource) (*secret, error) {
+func newSecret(c *vault.Client, r executor.Resource) (*secret, error) {
 	s := &secret{c: c, r: r, where: r.Input("path"), given: map[string]executor.Input{}, rules: map[string]rule{}}
 	_ = json.Unmarshal(r.Memory().Note, &s.note) // there is none yet
 	mount := r.Input("mount")
@@ -140,11 +141,11 @@ func (s *secret) read(ctx context.Context) (foreign string, err error) {
 	s.have = map[place]*kept{}
 	for _, name := range s.places() {
 		at := named(name)
-		if err := s.c.versioned(ctx, at.mount); err != nil {
+		if err := s.c.Versioned(ctx, at.mount); err != nil {
 			return "", err
 		}
 		is := &kept{}
-		found, err := s.c.read(ctx, at.mount+"/metadata/"+at.path, is)
+		found, err := s.c.Read(ctx, at.mount+"/metadata/"+at.path, is)
 		if err != nil {
 			return "", err
 		}
@@ -179,7 +180,7 @@ func (s *secret) fetch(ctx context.Context, at place, is *kept) error {
 			Version int `json:"version"`
 		} `json:"metadata"`
 	}
-	found, err := s.c.read(ctx, at.data(), &out)
+	found, err := s.c.Read(ctx, at.data(), &out)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,8 @@
 // Package vault makes resources that are secrets and policies of Vault or
 // OpenBao, which speak the same language.
 //
-// It owns how they are marked as a resource's, what is generated, and sessions:
-// logging in, renewing, logging in again. Values go from inputs to the server and
-// from the server to secret outputs, and nowhere else.
+// It owns how they are marked as a resource's, and what is generated. Values go from
+// inputs to the server and from the server to secret outputs, and nowhere else.
 package vault
 
 import (
@@ -18,12 +17,13 @@ import (
 	"github.com/droverhq/drover/internal/expr"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/resilience"
+	"github.com/droverhq/drover/internal/vault"
 )
 
 // Executor keeps secrets and policies.
 type Executor struct {
 	executor.Things
-	pool *executor.Pool[*client]
+	pool *executor.Pool[*vault.Client]
 }
 
 // Config of the executor.
@@ -39,7 +39,7 @@ func New(c Config) *Executor {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	e := &Executor{pool: executor.NewPool(func(conn executor.Connection) (*client, error) { return dial(conn, c) })}
+	e := &Executor{pool: executor.NewPool(func(conn executor.Connection) (*vault.Client, error) { return dial(conn, c) })}
 	e.Things.Open = e.open
 	return e
 }
