@@ -3,6 +3,7 @@ package subscription
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -33,6 +34,9 @@ const (
 	linger = 500 * time.Millisecond
 	// atOnce is how many changes are looked at, and events delivered, in one go.
 	atOnce = 500
+	// yield is after how many events the processor is offered to others: hundreds are
+	// encoded in one go, and whoever commits would wait for it.
+	yield = 8
 	// skipped is how many changes of no interest move a cursor that has caught up:
 	// otherwise they would be read again after each restart. One that has not is moved by
 	// any: the next round goes on from there.
@@ -188,6 +192,9 @@ func (s *Service) hand(ctx context.Context, sink Sink, sub Subscription, head le
 	var seqs []int64
 	for i := range changes {
 		c := &changes[i]
+		if i%yield == yield-1 {
+			runtime.Gosched()
+		}
 		if !sub.Wants(c) {
 			continue
 		}
