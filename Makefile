@@ -61,7 +61,7 @@ chaos: build build/chaos ## what deployments promise on ROUNDS bad days in a row
 	$(GO) test -tags chaos -count=1 -run Chaos ./internal/app
 	$(GO) test -tags e2e,chaos -c -o bin/chaos/gitops.test ./test/gitops
 	@test/with-kubernetes.sh test/with-argocd.sh sh -c 'cd test/gitops && for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "chaos: the day of SEED=$$seed"; \
-		DROVER_TEST_SEED=$$seed $(CHAOS) "$(CURDIR)/bin/chaos/gitops.test" -test.run "^TestChaos$$" -test.v -test.timeout 90m || { echo "chaos: that day failed: make chaos ROUNDS=1 SEED=$$seed"; exit 1; }; done'
+		DROVER_TEST_SEED=$$seed $(CHAOS) "$(CURDIR)/bin/chaos/gitops.test" -test.run "^TestChaos$$" -test.v -test.parallel 4 -test.timeout 90m || { echo "chaos: that day failed: make chaos ROUNDS=1 SEED=$$seed"; exit 1; }; done'
 
 servers: ## the servers that tests need and that are fetched or built into the cache (the first time takes 50 minutes)
 	@$(GO) run ./test/servers/fetch all
