@@ -23,6 +23,8 @@ import (
 	"github.com/droverhq/drover/internal/executor/consul"
 	"github.com/droverhq/drover/internal/executor/file"
 	"github.com/droverhq/drover/internal/executor/kubernetes"
+	executorprocess "github.com/droverhq/drover/internal/executor/process"
+	"github.com/droverhq/drover/internal/executor/secret"
 	"github.com/droverhq/drover/internal/executor/vault"
 	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/instance"
@@ -87,6 +89,8 @@ var executors = map[string]func(*Server, *instance.Service) (executor.Executor, 
 	"kubernetes": func(*Server, *instance.Service) (executor.Executor, error) {
 		return kubernetes.New(kubernetes.Config{Wrap: line()}), nil
 	},
+	"process":   func(*Server, *instance.Service) (executor.Executor, error) { return executorprocess.New(), nil },
+	"secret":    func(*Server, *instance.Service) (executor.Executor, error) { return secret.New(), nil },
 	"terraform": func(s *Server, _ *instance.Service) (executor.Executor, error) { return s.tofu() },
 	"vault": func(s *Server, _ *instance.Service) (executor.Executor, error) {
 		return vault.New(vault.Config{Resilience: resilience.Config{Observer: s.calls}}), nil

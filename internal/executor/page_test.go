@@ -15,6 +15,8 @@ import (
 	"github.com/droverhq/drover/internal/executor/executortest"
 	"github.com/droverhq/drover/internal/executor/file"
 	"github.com/droverhq/drover/internal/executor/kubernetes"
+	"github.com/droverhq/drover/internal/executor/process"
+	"github.com/droverhq/drover/internal/executor/secret"
 	"github.com/droverhq/drover/internal/executor/terraform"
 	"github.com/droverhq/drover/internal/executor/vault"
 	"github.com/droverhq/drover/internal/instance"
@@ -31,6 +33,8 @@ var described = map[string]executor.Executor{
 	"file":       file.New(),
 	"instance":   instance.NewExecutor(instance.ExecutorConfig{}),
 	"kubernetes": kubernetes.New(kubernetes.Config{}),
+	"process":    process.New(),
+	"secret":     secret.New(),
 	"terraform":  &terraform.Executor{},
 	"vault":      vault.New(vault.Config{}),
 }

@@ -36,7 +36,7 @@ func StopGroup(pid int, birth, nonce string) error {
 func Birth(pid int) (string, bool) { return program.Birth(pid) }
 
 // Bound is bound.
-func Bound(path string, limit int64) error { return bound(path, limit) }
+func Bound(path string, limit int64) error { return program.Bound(path, limit) }
 
 // Backoff is backoff.
 func Backoff(failures int) time.Duration { return backoff(failures) }

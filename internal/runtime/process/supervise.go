@@ -104,7 +104,7 @@ func (in *instance) watch(ctx context.Context, rev int64, doc document) {
 			}
 			return
 		}
-		if err := bound(in.logPath(), in.r.cfg.LogLimit); err != nil {
+		if err := program.Bound(in.logPath(), in.r.cfg.LogLimit); err != nil {
 			in.r.cfg.Logger.Warn("cannot keep an instance's log small", "instance", in.id, "error", err)
 		}
 		select {

@@ -1,14 +1,14 @@
-package process
+package program
 
 import (
 	"io"
 	"os"
 )
 
-// bound keeps a log small while its writer goes on: the newest part moves to
+// Bound keeps a log small while its writer goes on: the newest part moves to
 // <path>.1 and the file is emptied. The writer appends, so it needs no notice;
 // a line that is written between the two steps may be lost.
-func bound(path string, limit int64) error {
+func Bound(path string, limit int64) error {
 	info, err := os.Stat(path)
 	if err != nil || info.Size() <= limit {
 		return err

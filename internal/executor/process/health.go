@@ -1,0 +1,111 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"time"
+
+	"github.com/droverhq/drover/internal/program"
+)
+
+// health is how a program is asked whether it works; none of them: it runs.
+type health struct {
+	TCP     string   `json:"tcp,omitempty"`
+	HTTP    string   `json:"http,omitempty"`
+	Status  int      `json:"status,omitempty"`
+	Command []string `json:"command,omitempty"`
+	Within  string   `json:"within,omitempty"`
+}
+
+func healthSchema() map[string]any {
+	return map[string]any{"type": "object", "additionalProperties": false, "maxProperties": 3,
+		"description": "how it is asked whether it works, one of tcp, http and command; without any, it works while it runs",
+		"properties": map[string]any{
+			"tcp":     map[string]any{"type": "string", "description": "host:port that takes connections"},
+			"http":    map[string]any{"type": "string", "pattern": "^https?://", "description": "URL that answers with status"},
+			"status":  map[string]any{"type": "integer", "description": "default: any from 200 to 299"},
+			"command": map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "description": "that ends with 0, in the program's directory"},
+			"within":  map[string]any{"type": "string", "default": "2m", "description": "how long it may take after a start"},
+		}}
+}
+
+func readHealth(v any) (h health) {
+	m, _ := v.(map[string]any)
+	h.TCP, _ = m["tcp"].(string)
+	h.HTTP, _ = m["http"].(string)
+	h.Within, _ = m["within"].(string)
+	if n, ok := m["status"].(int64); ok {
+		h.Status = int(n)
+	}
+	h.Command = words(m["command"])
+	return h
+}
+
+// probe keeps no connections: a program that is being stopped is held by none.
+var probe = &http.Client{
+	Timeout:       5 * time.Second,
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// ask returns why it does not work; empty: it does.
+func (h health) ask(ctx context.Context, p directory, rec *record) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	switch {
+	case h.TCP != "":
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", h.TCP)
+		if err != nil {
+			return "nobody listens on " + h.TCP
+		}
+		_ = conn.Close()
+	case h.HTTP != "":
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.HTTP, nil)
+		if err != nil {
+			return "its health check is no URL"
+		}
+		res, err := probe.Do(req)
+		if err != nil {
+			return "no answer from " + h.HTTP
+		}
+		_ = res.Body.Close()
+		if h.Status != 0 && res.StatusCode != h.Status || h.Status == 0 && (res.StatusCode < 200 || res.StatusCode > 299) {
+			return fmt.Sprintf("%s answers %d", h.HTTP, res.StatusCode)
+		}
+	case len(h.Command) > 0:
+		cmd, err := p.command(rec, h.Command)
+		if err != nil {
+			return err.Error()
+		}
+		if err := runBounded(ctx, cmd); err != nil {
+			return "its health command does not end with 0"
+		}
+	}
+	for name, port := range rec.Launch.Ports {
+		if !program.Listens(p.proof(rec), port) {
+			return fmt.Sprintf("another program has its port %d (%s)", port, name)
+		}
+	}
+	return ""
+}
+
+// runBounded runs a command in a session of its own, all of which ends with ctx.
+func runBounded(ctx context.Context, cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }() // one, which ends with the command
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		birth, _ := program.Birth(cmd.Process.Pid)
+		_ = program.KillGroup(program.Proof{PID: cmd.Process.Pid, Birth: birth, Own: true})
+		<-ended
+		return ctx.Err()
+	}
+}

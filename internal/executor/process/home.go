@@ -1,0 +1,299 @@
+package process
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/droverhq/drover/internal/executor"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/program"
+)
+
+// In the directory of a program are its files and data, what it prints, and what
+// we know of it.
+const (
+	own    = ".drover"
+	output = "output.log"
+)
+
+// directory is the connection's.
+type directory struct {
+	at   string
+	path []string // where programs are looked for, patterns
+}
+
+func (p directory) home(name string) string    { return filepath.Join(p.at, name) }
+func (p directory) logPath(name string) string { return filepath.Join(p.home(name), output) }
+
+// record is whose a directory is, and what was done in it: <home>/.drover/record.json.
+type record struct {
+	Name     string           `json:"name"`
+	ID       string           `json:"id"`     // of the resource
+	Number   int64            `json:"number"` // in which order they were made
+	Pieces   map[string]piece `json:"pieces"`
+	Files    map[string]stamp `json:"files,omitempty"` // as they were written
+	Launch   launch           `json:"launch"`
+	Prepared bool             `json:"prepared,omitempty"`
+	// Beginning: something was begun that is not done yet.
+	Beginning bool      `json:"beginning,omitempty"`
+	Run       int64     `json:"run"`
+	PID       int       `json:"pid,omitempty"`
+	Birth     string    `json:"birth,omitempty"`
+	Started   time.Time `json:"started,omitzero"`
+	Ready     bool      `json:"ready,omitempty"` // it has worked since
+}
+
+// stamp tells a file from one that somebody else has written, without its content.
+type stamp struct {
+	Size int64     `json:"size"`
+	Time time.Time `json:"time"`
+	Mode string    `json:"mode"`
+}
+
+func stampOf(i fs.FileInfo) stamp {
+	return stamp{i.Size(), i.ModTime().UTC(), i.Mode().String()}
+}
+
+// nonce is carried by all processes of a program.
+func (rec *record) nonce() string {
+	return "res-" + strings.NewReplacer(".", "-").Replace(rec.ID+"-"+rec.Name)
+}
+
+// record reads the record of a directory; nil: it is nobody's, or not there.
+func (p directory) record(name string) (*record, error) {
+	data, err := os.ReadFile(filepath.Join(p.home(name), own, "record.json"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(p.at); err != nil {
+			return nil, fault.New(fault.Unavailable, "the directory of programs cannot be used")
+		}
+		return nil, nil
+	case err != nil:
+		return nil, fault.New(fault.Unavailable, "what is known of program %s cannot be read", name)
+	}
+	rec := &record{}
+	if err := json.Unmarshal(data, rec); err != nil {
+		return nil, fault.New(fault.Internal, "what is known of program %s cannot be read", name)
+	}
+	rec.Name = name
+	return rec, nil
+}
+
+func (p directory) keep(rec *record) error {
+	data, err := json.Marshal(rec)
+	if err == nil {
+		err = replace(filepath.Join(p.home(rec.Name), own, "record.json"), data)
+	}
+	if err != nil {
+		return fault.New(fault.Unavailable, "the directory of program %s cannot be written", rec.Name)
+	}
+	return nil
+}
+
+// replace writes a file at once, readable by its owner alone.
+func replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone already where all went well
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return program.SyncDir(filepath.Dir(path))
+}
+
+// survey is what was seen.
+type survey struct {
+	here  *record   // where it is wanted; nil: nothing is
+	old   []*record // where it was
+	alive bool
+	files map[string]*stamp // those that were written, as they are; nil: gone
+}
+
+// survey looks at everything that the resource has or may have.
+func (p directory) survey(r executor.Resource, w wanted) (s survey, err error) {
+	if w.name != "" {
+		if s.here, err = p.record(w.name); err != nil {
+			return s, err
+		}
+		if s.here == nil {
+			if _, err := os.Lstat(p.home(w.name)); err == nil {
+				return s, executor.NotOurs("the directory " + w.name)
+			}
+		} else if s.here.ID != r.ID {
+			return s, executor.NotOurs("the directory " + w.name)
+		}
+	}
+	for _, name := range r.Memory().Names {
+		if name == w.name {
+			continue
+		}
+		rec, err := p.record(name)
+		if err != nil {
+			return s, err
+		}
+		if rec != nil && rec.ID == r.ID {
+			s.old = append(s.old, rec)
+		}
+	}
+	if s.here == nil {
+		return s, nil
+	}
+	if s.alive, err = p.alive(s.here); err != nil {
+		return s, err
+	}
+	s.files = map[string]*stamp{}
+	for name := range s.here.Files {
+		s.files[name] = nil
+		if info, err := os.Lstat(filepath.Join(p.home(w.name), filepath.FromSlash(name))); err == nil {
+			is := stampOf(info)
+			s.files[name] = &is
+		}
+	}
+	return s, nil
+}
+
+// mark says nothing of what files hold.
+func (s survey) mark() string {
+	var seen []any
+	for _, rec := range s.old {
+		seen = append(seen, "old", rec.Name, rec.Run)
+	}
+	if s.here != nil {
+		seen = append(seen, s.here.Name, s.here.Run, s.alive, s.here.Beginning)
+		for _, name := range slices.Sorted(maps.Keys(s.files)) {
+			seen = append(seen, name, s.files[name])
+		}
+	}
+	return executor.Mark(seen...)
+}
+
+// differs lists how what is there differs from what is wanted; reversed, as drift is
+// told.
+func (s survey) differs(w wanted, reversed bool) (out []executor.Field) {
+	add := func(path string, is, want any) {
+		if is == nil && want == nil {
+			is = "something else"
+		}
+		if reversed {
+			is, want = want, is
+		}
+		out = append(out, executor.Field{Path: path, Before: is, After: want})
+	}
+	before := s.here.Pieces
+	paths := slices.Collect(maps.Keys(w.pieces))
+	for path := range before {
+		if _, ok := w.pieces[path]; !ok {
+			paths = append(paths, path)
+		}
+	}
+	slices.Sort(paths)
+	for _, path := range paths {
+		was, had := before[path]
+		now, has := w.pieces[path]
+		var is, want any
+		if had {
+			is = was.Shown
+		}
+		if has {
+			want = now.after()
+		}
+		if was.Shown == executor.Hidden || want == executor.Hidden {
+			is, want = hide(is), hide(want)
+		}
+		if !had || !has || !now.known || was.Digest != now.Digest {
+			add(path, is, want)
+			continue
+		}
+		name, file := strings.CutPrefix(path, "files.")
+		if file && (s.files[name] == nil || *s.files[name] != s.here.Files[name]) {
+			add(path, "somebody else's", want)
+		}
+	}
+	switch {
+	case s.here.Beginning:
+		add("process", "begun", "running")
+	case !s.alive:
+		add("process", "not running", "running")
+	}
+	return out
+}
+
+func hide(v any) any {
+	if v == nil || !executor.Whole(v) {
+		return v
+	}
+	return executor.Hidden
+}
+
+// lay writes the files of a program that are not as they are wanted, and removes
+// those that are not any more.
+func (p directory) lay(rec *record, w wanted, uid, gid int) error {
+	root, err := os.OpenRoot(p.home(rec.Name))
+	if err != nil {
+		return fault.New(fault.Unavailable, "the directory of program %s cannot be used", rec.Name)
+	}
+	defer root.Close()
+	fail := func(name string, err error) error {
+		return fault.New(fault.Unavailable, "the file %s of program %s cannot be written: %w", name, rec.Name, bare(err))
+	}
+	for name := range rec.Files {
+		if _, wanted := w.files[name]; !wanted {
+			if err := root.Remove(filepath.FromSlash(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fail(name, err)
+			}
+		}
+	}
+	rec.Files = map[string]stamp{}
+	for _, name := range slices.Sorted(maps.Keys(w.files)) {
+		at := filepath.FromSlash(name)
+		if err := root.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+			return fail(name, err)
+		}
+		next := at + ".new"
+		_ = root.Remove(next)
+		err := root.WriteFile(next, []byte(w.files[name]), 0o600)
+		if err == nil && uid >= 0 {
+			for d := filepath.Dir(at); d != "." && err == nil; d = filepath.Dir(d) {
+				err = root.Lchown(d, uid, gid)
+			}
+			err = errors.Join(err, root.Lchown(next, uid, gid))
+		}
+		if err == nil {
+			err = root.Rename(next, at)
+		}
+		if err != nil {
+			return fail(name, err)
+		}
+		info, err := root.Lstat(at)
+		if err != nil {
+			return fail(name, err)
+		}
+		rec.Files[name] = stampOf(info)
+	}
+	return nil
+}
+
+// bare is an error without paths of this machine.
+func bare(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return fmt.Errorf("%w", err)
+}

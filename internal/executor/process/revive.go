@@ -1,0 +1,130 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/droverhq/drover/internal/executor"
+	"github.com/droverhq/drover/internal/fault"
+)
+
+// Revive starts all programs of a directory again that do not run, as they were
+// started last and in the order in which they were made, and waits for each until it
+// works: after the machine was restarted there is nobody else who could. It decides
+// nothing and writes nothing but what a start does.
+func Revive(ctx context.Context, c executor.Connection, told func(name, what string)) error {
+	p, err := place(ctx, c)
+	if err != nil {
+		return err
+	}
+	all, err := p.all()
+	if err != nil {
+		return err
+	}
+	for _, rec := range all {
+		alive, err := p.alive(rec)
+		if err != nil {
+			return err
+		}
+		if alive || rec.Beginning || rec.Launch.Program == "" {
+			continue
+		}
+		told(rec.Name, "does not run, and is started")
+		if err := p.stop(ctx, rec, time.Second); err != nil { // what it has left
+			return err
+		}
+		if err := p.start(ctx, rec); err != nil {
+			return err
+		}
+		if err := p.attend(ctx, rec); err != nil {
+			return err
+		}
+		told(rec.Name, "runs")
+	}
+	return nil
+}
+
+// attend waits until a program works.
+func (p directory) attend(ctx context.Context, rec *record) error {
+	end := time.Now().Add(duration(rec.Launch.Health.Within, 2*time.Minute))
+	for {
+		why := rec.Launch.Health.ask(ctx, p, rec)
+		alive, err := p.alive(rec)
+		switch {
+		case err != nil:
+			return err
+		case !alive:
+			return fault.New(fault.Unavailable, "program %s has ended soon after its start; its output is in %s", rec.Name, p.logPath(rec.Name))
+		case why == "":
+			rec.Ready = true
+			return p.keep(rec)
+		case time.Now().After(end):
+			return fault.New(fault.Unavailable, "program %s runs, and does not work: %s", rec.Name, why)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// all records of the directory, in the order in which they were made.
+func (p directory) all() ([]*record, error) {
+	entries, err := os.ReadDir(p.at)
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "the directory of programs cannot be used")
+	}
+	var out []*record
+	for _, e := range entries {
+		if !e.IsDir() || !validName.MatchString(e.Name()) {
+			continue
+		}
+		rec, err := p.record(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		if rec != nil {
+			out = append(out, rec)
+		}
+	}
+	slices.SortFunc(out, func(x, y *record) int { return cmp.Compare(x.Number, y.Number) })
+	return out, nil
+}
+
+// Running tells of all programs of a directory whether they run.
+func Running(ctx context.Context, c executor.Connection) (map[string]bool, error) {
+	p, err := place(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	all, err := p.all()
+	out := map[string]bool{}
+	for _, rec := range all {
+		out[rec.Name], _ = p.alive(rec)
+	}
+	return out, err
+}
+
+// End ends all programs of a directory, the last that was made first, and removes
+// their directories.
+func End(ctx context.Context, c executor.Connection, told func(name, what string)) error {
+	p, err := place(ctx, c)
+	if err != nil {
+		return err
+	}
+	all, err := p.all()
+	if err != nil {
+		return err
+	}
+	for _, rec := range slices.Backward(all) {
+		if err := p.remove(ctx, rec, 30*time.Second); err != nil {
+			return err
+		}
+		told(rec.Name, "ended and removed")
+	}
+	return nil
+}
