@@ -31,7 +31,7 @@ type layer struct {
 // decide on its floor first.
 var house = map[string]layer{
 	"ground": {
-		rooms:  []string{"internal/fault", "internal/ledger", "internal/reconcile", "internal/graph", "internal/expr", "internal/schema", "internal/resilience", "internal/queue", "internal/manifest", "internal/document", "internal/tofu", "internal/trace", "internal/program", "internal/transport", "internal/vault"},
+		rooms:  []string{"internal/fault", "internal/ledger", "internal/reconcile", "internal/graph", "internal/expr", "internal/schema", "internal/resilience", "internal/queue", "internal/manifest", "internal/document", "internal/tofu", "internal/trace", "internal/program", "internal/transport", "internal/vault", "internal/authority"},
 		floors: []string{"ground"},
 		reason: "the ground carries every room, so it can know none of them",
 	},
@@ -83,6 +83,7 @@ var wrapped = map[string][]string{
 	"internal/site":        nil,
 	"internal/transport":   nil,
 	"internal/vault":       {"github.com/openbao/openbao/api/v2"},
+	"internal/authority":   nil,
 	"internal/breaker":     nil,
 	"internal/access":      {"github.com/coreos/go-oidc/v3", "github.com/go-jose/go-jose/v4", "golang.org/x/crypto", "golang.org/x/time"},
 	"internal/operation":   nil,

@@ -16,6 +16,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -38,8 +39,11 @@ type Config struct {
 	// HTTPClient default: connects within 10 s, follows no redirects (a token
 	// must not travel to another host).
 	HTTPClient *http.Client
-	UserAgent  string        // default "drover-client"
-	Timeout    time.Duration // of one request that is not a stream; default 30 s
+	// Plaintext lets the token go to another machine over http, where whoever is
+	// on the way reads it. Default: that is refused.
+	Plaintext bool
+	UserAgent string        // default "drover-client"
+	Timeout   time.Duration // of one request that is not a stream; default 30 s
 	// Warn is told what servers say that people should know; default: nobody is.
 	Warn func(text string)
 	// Silence is how long a stream may say nothing, not even a heartbeat,
@@ -65,14 +69,11 @@ func New(cfg Config) (*Client, error) {
 	if strings.ContainsAny(cfg.Token, "\r\n\x00") {
 		return nil, errors.New("the token holds a line break")
 	}
+	if (cfg.Token != "" || cfg.Bearer != nil) && !cfg.Plaintext && exposed(base) {
+		return nil, fmt.Errorf("%w: %s is another machine and named with http: use https", ErrPlaintext, base.Host)
+	}
 	if cfg.HTTPClient == nil {
-		transport := http.DefaultTransport.(*http.Transport).Clone()
-		transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
-		transport.ResponseHeaderTimeout = 30 * time.Second
-		cfg.HTTPClient = &http.Client{
-			Transport:     transport,
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
+		cfg.HTTPClient = HTTPClient(Transport())
 	}
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "drover-client"
@@ -89,6 +90,39 @@ func New(cfg Config) (*Client, error) {
 	return &Client{base: base, cfg: cfg}, nil
 }
 
+// ErrPlaintext says that a token would travel for everybody on the way to read.
+var ErrPlaintext = errors.New("a token does not travel unencrypted")
+
+// Transport is how a client connects by default, for those who change some of it.
+func Transport() *http.Transport {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	transport.ResponseHeaderTimeout = 30 * time.Second
+	return transport
+}
+
+// HTTPClient follows no redirects: a token must not travel to another host.
+func HTTPClient(t http.RoundTripper) *http.Client {
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// Exposed reports whether what is sent to a server can be read on its way: it is
+// another machine, and named with http.
+func Exposed(server string) bool {
+	base, err := parseServer(server)
+	return err == nil && exposed(base)
+}
+
+func exposed(base *url.URL) bool { return base.Scheme == "http" && !Loopback(base.Hostname()) }
+
+// Loopback reports whether a host is this machine by any resolver: an address
+// of the loopback network, or localhost.
+func Loopback(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || err == nil && ip.Unmap().IsLoopback()
+}
+
 // Server is the URL of the server.
 func (c *Client) Server() string { return c.base.String() }
 
@@ -103,7 +137,7 @@ func parseServer(server string) (*url.URL, error) {
 		if err != nil {
 			host = raw
 		}
-		if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
+		if Loopback(host) {
 			scheme = "http://"
 		}
 		raw = scheme + raw

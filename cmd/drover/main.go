@@ -28,7 +28,7 @@ func main() {
 		Verify: func(ctx context.Context, s cli.ServerSettings, heads []byte, progress func(changes, of int64)) (cli.Verification, error) {
 			return app.Verify(ctx, config(s), heads, progress)
 		},
-		Docs: app.Docs, Manifests: app.Manifests,
+		Docs: app.Docs, Manifests: app.Manifests, CA: app.CertificateAuthority,
 	}).Run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/api/client"
+	"github.com/droverhq/drover/api/client/keypair"
 	"github.com/droverhq/drover/internal/agent"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/runtime"
@@ -36,6 +37,7 @@ type dataPlane struct {
 	close  func() error // default: nothing
 	health health
 	tracer *trace.Tracer // nil: nothing is followed
+	web    *http.Client  // to the server; default: over the network, with the files of the settings
 }
 
 // openDataPlane opens the runtime that the settings name.
@@ -91,7 +93,13 @@ func (p *dataPlane) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	api, err := client.New(client.Config{Server: c.Server, Bearer: tokens.Bearer, UserAgent: "drover-agent/" + c.Version, HTTPClient: patient(2)})
+	web := p.web
+	if web == nil {
+		if web, err = c.web(2, nil); err != nil {
+			return err
+		}
+	}
+	api, err := client.New(client.Config{Server: c.Server, Bearer: tokens.Bearer, UserAgent: "drover-agent/" + c.Version, HTTPClient: web, Plaintext: true})
 	if err != nil {
 		return fault.New(fault.Invalid, "%w", err)
 	}
@@ -105,6 +113,26 @@ func (p *dataPlane) work(ctx context.Context) error {
 	p.health.set(a.Ready)
 	defer p.health.set(nil)
 	return a.Run(ctx)
+}
+
+// web connects to the server with the files of the settings, which are read anew
+// when they change: an agent lives for months. Change is done to the transport first.
+func (c AgentConfig) web(connections int, change func(*http.Transport)) (*http.Client, error) {
+	web := patient(connections)
+	wires := web.Transport.(*http.Transport)
+	if change != nil {
+		change(wires)
+	}
+	files := keypair.Files{CA: c.CA, Certificate: c.ClientCert, Key: c.ClientKey, Name: c.ServerName}
+	if files == (keypair.Files{}) {
+		return web, nil
+	}
+	r, err := keypair.Open(files)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "cannot connect with --ca-file, --client-certificate-file and --client-key-file: %w", err)
+	}
+	web.Transport = r.Transport(wires)
+	return web, nil
 }
 
 // patient is an HTTP client for answers that are held back: how long to wait is
@@ -171,6 +199,9 @@ func simulatedPlane(c AgentSettings, _ *slog.Logger) (*dataPlane, error) {
 func Agent(ctx context.Context, c AgentConfig) error {
 	orText(&c.DataDir, ".drover-agent")
 	orText(&c.Runtime, "process")
+	if err := c.plain(); err != nil {
+		return err
+	}
 	log := newLogger(c.LogLevel, c.LogFormat)
 	traced, err := openTracing(ctx, c.TraceEndpoint, "drover-agent", c.Version, c.TraceSample, log)
 	if err != nil {

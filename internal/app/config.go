@@ -56,6 +56,11 @@ type Settings struct {
 	TraceEndpoint string        // OTLP/HTTP URL of a collector of traces; default: nothing is followed
 	TraceSample   float64       // share of the requests that are followed
 	Retention     time.Duration // of ended operations, and of what only the past names; default 30 days
+	TLSCert       string        // certificate of the API, read anew when it changes; default: none, it speaks http
+	TLSKey        string        // and its key
+	TLSClientCA   string        // authorities whose clients are known by their certificates; default: nobody is
+	TLSClientAuth string        // who must show one: agents or all; default agents
+	Plaintext     []string      // places elsewhere that are spoken to unencrypted; default: none
 }
 
 // Config of a control plane.
@@ -93,6 +98,11 @@ type AgentSettings struct {
 	Health         string // address where it says that it is well; default: nowhere
 	TraceEndpoint  string // OTLP/HTTP URL of a collector of traces; default: nothing is followed
 	TraceSample    float64
+	CA             string   // authorities that vouch for the server, read anew when it changes; default: the machine's
+	ClientCert     string   // certificate that is shown to the server, likewise; default: none
+	ClientKey      string   // and its key
+	ServerName     string   // that the server's certificate is for; default: the host of Server
+	Plaintext      []string // server: it may be spoken to unencrypted
 }
 
 // AgentConfig of an agent that runs by itself.
@@ -111,6 +121,7 @@ func (c *Config) defaults() {
 	orText(&c.SSO, "builtin")
 	orText(&c.Quota, "list")
 	orText(&c.Bus, inProcess)
+	orText(&c.TLSClientAuth, authAgents)
 	orText(&c.Breaker, breaker.Limit{Objects: breaker.DefaultObjects, Percent: breaker.DefaultPercent}.String())
 	c.Retention = cmp.Or(c.Retention, 30*24*time.Hour)
 	orText(&c.MasterKeyFile, filepath.Join(c.DataDir, "master.key"))

@@ -25,6 +25,9 @@ type local struct {
 	Server    string `json:"server"`
 	TokenFile string `json:"token_file"`
 	Routes    string `json:"routes,omitempty"`
+	// Of a server with a certificate: what vouches for it, and the name it is for.
+	CAFile     string `json:"ca_file,omitempty"`
+	ServerName string `json:"server_name,omitempty"`
 }
 
 func (s *Server) writeAccess(ctx context.Context) error {
@@ -35,7 +38,11 @@ func (s *Server) writeAccess(ctx context.Context) error {
 	if err := writePrivate(filepath.Join(s.cfg.DataDir, tokenFile), []byte(token+"\n")); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(local{Server: s.URL(), TokenFile: tokenFile, Routes: s.routes}, "", "  ")
+	here := local{Server: s.URL(), TokenFile: tokenFile, Routes: s.routes}
+	if err := s.trust(&here); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(here, "", "  ")
 	if err != nil {
 		return err
 	}

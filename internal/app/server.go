@@ -87,12 +87,16 @@ type Server struct {
 	routes        string        // up: where instances are reached, for the command line
 
 	tracing
+	secured secured
 }
 
 // New opens the ledger and puts everything together. Whatever can be wrong with
 // the configuration is found here.
 func New(ctx context.Context, c Config) (*Server, error) {
 	c.defaults()
+	if err := c.plain(); err != nil {
+		return nil, err
+	}
 	s := &Server{cfg: c, log: newLogger(c.LogLevel, c.LogFormat), begin: make(chan struct{}), behind: httpapi.NewBehind()}
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return nil, fault.New(fault.Invalid, "cannot use the data directory: %w", err)
@@ -102,8 +106,12 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, fault.New(fault.Invalid, "cannot read the directory of offerings: %w", err)
 		}
 	}
+	if err := s.secure(); err != nil {
+		return nil, err
+	}
 	listener, err := net.Listen("tcp", c.Listen)
 	if err != nil {
+		s.Close()
 		return nil, fault.New(fault.Unavailable, "cannot listen on %s: %w (is another drover running? use --listen for another address)", c.Listen, err)
 	}
 	s.listener = listener
@@ -227,14 +235,14 @@ func (s *Server) open(ctx context.Context) error {
 		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy, Approvals: guard, Audit: s.audit, Proxies: proxies,
 		Instances: instances, Clusters: s.clusters, Environments: s.environments, Templates: s.templates, Deployments: s.deployments, Subscriptions: s.subscriptions, Rejected: putAside{s.bus.Aside()}, Policy: s.policy, Accounts: accounts, Users: people,
 		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version, AgentImage: s.cfg.AgentImage, AgentTrace: elsewhere(s.cfg.TraceEndpoint),
-		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable, Tracer: s.tracer,
+		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable, Tracer: s.tracer, AgentCertificates: s.cfg.TLSClientCA != "",
 		Doctor: &examiner{Server: s, store: opened, commits: commits, runs: runs},
 		Log:    s.log, Metrics: registry, Rate: s.cfg.RateLimit,
 	})
 	if err != nil {
 		return err
 	}
-	s.handler = s.mount(api)
+	s.handler = s.known(s.mount(api))
 	s.commands.API = api
 	ctx = ledger.WithCause(ctx, ledger.BySchedule("start"))
 	if err := errors.Join(s.offering.Load(ctx), s.policy.Load(ctx)); err != nil {
@@ -266,37 +274,13 @@ func (s *Server) authenticator() (*access.Authenticator, error) {
 	return access.NewAuthenticator(access.AuthenticatorConfig{OIDC: issuers, Builtin: s.issuer, Realm: s.outside.realm, Client: issuerClient(s.calls)})
 }
 
-// mount puts the identity provider and the webhook of custom resources beside the API.
-func (s *Server) mount(api http.Handler) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", api)
-	if s.home != nil {
-		mux.Handle(kubeapi.AdmissionPath, s.home.Admission())
-	}
-	if s.outside.login == nil {
-		return mux
-	}
-	for _, path := range s.outside.login.Paths() {
-		mux.Handle(path, s.outside.login.Handler())
-	}
-	return mux
-}
-
-// URL of the API as this machine reaches it.
-func (s *Server) URL() string { return "http://" + reachable(s.listener.Addr()) }
-
-func reachable(addr net.Addr) string {
-	host, port, err := net.SplitHostPort(addr.String())
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", port)
-	}
-	return addr.String()
-}
-
 // Close gives back what New has opened. Run does it by itself.
 func (s *Server) Close() {
 	if s.listener != nil {
 		s.listener.Close()
+	}
+	if s.secured.states != nil {
+		s.secured.states.Close()
 	}
 	if s.end != nil {
 		s.end()
@@ -328,14 +312,17 @@ func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) erro
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+		ConnContext:       mark,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	group.Go(func() error {
-		if err := web.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
+	for _, serve := range s.serve(web) {
+		group.Go(func() error {
+			if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+	}
 	group.Go(func() error {
 		<-ctx.Done()
 		s.end() // watches and agents' streams would keep Shutdown waiting; requests are answered

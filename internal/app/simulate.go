@@ -81,21 +81,24 @@ func simulateFleet(ctx context.Context, c AgentConfig, tracer *trace.Tracer) err
 	orText(&c.Prefix, "sim-")
 	orText(&c.Provider, "local")
 	orText(&c.Region, "local")
-	h := &herd{c: c, out: c.Out, web: patient(2 * c.Clusters), tracer: tracer}
+	h := &herd{c: c, out: c.Out, tracer: tracer}
 	// Thousands of agents are mostly connections: small buffers, and none kept
 	// beside the one that waits.
-	wires := h.web.Transport.(*http.Transport)
-	wires.ReadBufferSize, wires.WriteBufferSize, wires.IdleConnTimeout = 1<<10, 1<<10, 15*time.Second
+	var err error
+	if h.web, err = c.web(2*c.Clusters, func(wires *http.Transport) {
+		wires.ReadBufferSize, wires.WriteBufferSize, wires.IdleConnTimeout = 1<<10, 1<<10, 15*time.Second
+	}); err != nil {
+		return err
+	}
 	debug.SetGCPercent(50)
 	if h.out == nil {
 		h.out = io.Discard
 	}
 	// The same directory is the same fleet: its clusters know it again.
-	var err error
 	if h.home, err = agent.Installation(agent.Dir(filepath.Join(c.DataDir, "simulated"))); err != nil {
 		return err
 	}
-	if h.admin, err = client.New(client.Config{Server: c.Server, Token: c.Token, UserAgent: "drover-simulated/" + c.Version, HTTPClient: h.web}); err != nil {
+	if h.admin, err = client.New(client.Config{Server: c.Server, Token: c.Token, UserAgent: "drover-simulated/" + c.Version, HTTPClient: h.web, Plaintext: true}); err != nil {
 		return fault.New(fault.Invalid, "%w", err)
 	}
 	fmt.Fprintf(h.out, "simulates %d clusters, %s to %s, in %s/%s for %s (latency %v, fail rate %v, seed %d)\n",
@@ -160,7 +163,7 @@ func (h *herd) join(ctx context.Context, name string) (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := client.New(client.Config{Server: h.c.Server, Bearer: tokens.Bearer, UserAgent: "drover-simulated/" + h.c.Version, HTTPClient: h.web})
+	api, err := client.New(client.Config{Server: h.c.Server, Bearer: tokens.Bearer, UserAgent: "drover-simulated/" + h.c.Version, HTTPClient: h.web, Plaintext: true})
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (t states) Read(ctx context.Context, resource string) (terraform.Head, []by
 func (t states) Access(ctx context.Context, run terraform.Run) (terraform.Access, error) {
 	token, _, err := t.s.issuer.IssueErrand(ctx, httpapi.ErrandState, run.Resource, max(run.Within, time.Minute))
 	return terraform.Access{
-		URL:  t.s.URL() + "/api/v1/state/" + url.PathEscape(run.Resource),
+		URL:  t.s.statesURL() + statesPath + url.PathEscape(run.Resource),
 		User: httpapi.RunName(run.Host, run.Dir, run.Fence), Password: token,
 	}, err
 }

@@ -59,6 +59,9 @@ func (s *Server) dataPlane(ctx context.Context) (*dataPlane, error) {
 	}}, s.log)
 	if err == nil {
 		plane.tracer = s.tracer
+		if s.secured.within != nil {
+			plane.config.Server, plane.web = "http://"+reachable(s.listener.Addr()), s.secured.within.client()
+		}
 	}
 	return plane, err
 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	v1 "github.com/droverhq/drover/api/v1"
 )
 
 // Config is what main hands in. The functions run until ctx ends and have no
@@ -30,6 +32,8 @@ type Config struct {
 	Agent  func(ctx context.Context, s AgentSettings) error
 	Docs   func(ctx context.Context, listen string) error
 	Verify Verifier // of a ledger without a server
+	// CA works on a certificate authority in a directory.
+	CA func(v1.AuthorityOrder) (v1.Authority, error)
 	// Manifests are what a Kubernetes API needs for deployments by custom resources.
 	Manifests func() []byte
 
@@ -117,7 +121,7 @@ Settings come from flags, then DROVER_* variables, then --config FILE, then defa
 		&cobra.Group{ID: "self", Title: "This tool:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		"run": {c.upCommand(), c.serverCommand(), c.agentCommand()},
+		"run": {c.upCommand(), c.serverCommand(), c.agentCommand(), c.caCommand()},
 		"verb": {c.applyCommand(), c.envCommand(), c.templateCommand(), c.deployCommand(), c.clusterCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand(),
 			c.promoteCommand(), c.suspendCommand(), c.resumeCommand(), c.upgradeCommand(), c.resetCommand(), c.approveCommand(), c.refuseCommand(), c.subscriptionCommand()},
 		"look": {c.doctorCommand(), c.searchCommand(), c.placementCommand(), c.eventsCommand(), c.auditCommand(), c.tokenCommand(), c.busCommand(), c.ledgerCommand()},

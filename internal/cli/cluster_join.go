@@ -167,7 +167,7 @@ func (c *CLI) showJoin(cmd *cobra.Command, s *session, r v1.Resource, o v1.Objec
 	}
 	c.note("Run this line where %s administrates cluster %s. It works until %s (%s) and holds a token: hand it on with care.",
 		tool, clean(o.ID, false), join.Expires.Local().Format("15:04:05"), age(left))
-	if at := lineServer(join.Command); loopback(at) {
+	if at := lineServer(join.Command); client.Loopback(at) {
 		c.note("It names %s, which only this machine reaches: start the server with --public-url for a cluster elsewhere.", clean(at, false))
 	}
 	rights := "drover deploy rights"

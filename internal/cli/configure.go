@@ -124,7 +124,7 @@ func (c *CLI) getContexts() *cobra.Command {
 
 func (c *CLI) setContext() *cobra.Command {
 	return &cobra.Command{
-		Use:               "set-context NAME --server URL [--token TOKEN | --token-file FILE]",
+		Use:               "set-context NAME --server URL [--token TOKEN | --token-file FILE] [--ca-file FILE]",
 		Short:             "Remember a server under a name",
 		Args:              arguments(1, 1),
 		ValidArgsFunction: c.completeContexts,
@@ -148,7 +148,7 @@ func (c *CLI) setContext() *cobra.Command {
 				item.Server = v.text("server")
 			}
 			if changed("token") {
-				item = contextItem{Server: item.Server, Token: v.text("token")}
+				item = contextItem{Server: item.Server, Files: item.Files, Token: v.text("token")}
 			}
 			if changed("token-file") {
 				// The file is found from whatever directory later commands run in.
@@ -156,7 +156,10 @@ func (c *CLI) setContext() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("cannot find the token file: %w", err)
 				}
-				item = contextItem{Server: item.Server, TokenFile: path}
+				item = contextItem{Server: item.Server, Files: item.Files, TokenFile: path}
+			}
+			if err := item.Files.remember(v, changed); err != nil {
+				return err
 			}
 			if item.Server == "" {
 				return usagef("context %s needs a --server", quoted(args[0]))

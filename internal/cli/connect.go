@@ -24,6 +24,8 @@ type connection struct {
 	token, tokenSource   string
 	login                string // context whose login the token is of, if it is
 	routes               string // address of a local data plane's proxy, if known
+	files                files
+	name                 string // that the server's certificate is for, if it is not its host
 }
 
 // local is what a running `drover up` leaves in its data directory.
@@ -31,6 +33,9 @@ type local struct {
 	Server    string `json:"server"`
 	TokenFile string `json:"token_file"`
 	Routes    string `json:"routes,omitempty"`
+	// Of a server with a certificate: what vouches for it, and the name it is for.
+	CAFile     string `json:"ca_file,omitempty"`
+	ServerName string `json:"server_name,omitempty"`
 }
 
 func readLocal(dir string) (local, error) {
@@ -80,6 +85,9 @@ func (c *CLI) connection(v values) (connection, error) {
 		if r.routes != "" && out.routes == "" {
 			out.routes = r.routes
 		}
+		if out.files == (files{}) && out.name == "" {
+			out.files, out.name = r.files, r.name
+		}
 		if out.token == "" && (r.token != "" || r.tokenFile != "") {
 			out.token, out.tokenSource, out.login = r.token, r.source, r.login
 			if out.token == "" {
@@ -91,6 +99,14 @@ func (c *CLI) connection(v values) (connection, error) {
 	}
 	if out.server == "" {
 		out.server, out.serverSource = defaultServer, "default"
+	}
+	for name, path := range map[string]*string{"ca-file": &out.files.CA, "client-certificate-file": &out.files.Certificate, "client-key-file": &out.files.Key} {
+		if said := v.text(name); said != "" {
+			*path = said
+		}
+	}
+	if v.text("ca-file") != "" {
+		out.name = "" // whoever names authorities has the server's own name checked, too
 	}
 	if file := v.text("token-file"); file != "" {
 		if out.token, err = readToken(file); err != nil {
@@ -105,10 +121,13 @@ func (c *CLI) connection(v values) (connection, error) {
 }
 
 // kept is one place that remembers a server.
-type kept struct{ server, token, tokenFile, routes, source, login string }
+type kept struct {
+	server, token, tokenFile, routes, source, login, name string
+	files                                                 files
+}
 
 func (i contextItem) kept(name string) kept {
-	k := kept{server: i.Server, token: i.Token, tokenFile: i.TokenFile, source: "context " + name}
+	k := kept{server: i.Server, token: i.Token, tokenFile: i.TokenFile, source: "context " + name, files: i.Files}
 	if i.RefreshToken != "" {
 		k.login = name
 	}
@@ -127,7 +146,7 @@ func (c *CLI) remembered(v values) ([]kept, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		return nil, err
 	}
-	nearby := kept{server: here.Server, tokenFile: here.TokenFile, routes: here.Routes, source: "local.json in " + dir.text}
+	nearby := kept{server: here.Server, tokenFile: here.TokenFile, routes: here.Routes, source: "local.json in " + dir.text, files: files{CA: here.CAFile}, name: here.ServerName}
 	if name := v.text("context"); name != "" {
 		item, err := file.get(name)
 		if err != nil {
@@ -181,7 +200,11 @@ func (c *CLI) connect(cmd *cobra.Command) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := client.Config{Server: at.server, Token: at.token, UserAgent: "drover/" + c.cfg.Version}
+	config, err := at.config(v)
+	if err != nil {
+		return nil, err
+	}
+	config.UserAgent = "drover/" + c.cfg.Version
 	config.Warn = func(text string) { c.note("warning: %s", clean(text, false)) }
 	if at.login != "" {
 		file, err := c.loadContexts()

@@ -29,6 +29,7 @@ type contextItem struct {
 	Server    string `yaml:"server"`
 	Token     string `yaml:"token,omitempty"`
 	TokenFile string `yaml:"token-file,omitempty"`
+	Files     files  `yaml:",inline"`
 
 	// Of a login, see `drover login`: when the token ends, and what renews it.
 	Expires      string `yaml:"expires,omitempty"` // RFC 3339

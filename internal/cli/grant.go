@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,15 +29,8 @@ type grant struct {
 	Seconds int64  `json:"expires_in"`
 }
 
-// web talks to identity providers. It follows no redirects: codes and tokens go
-// where discovery said, and nowhere else.
-var web = &http.Client{
-	Timeout:       30 * time.Second,
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
-
 // discover reads the provider's own description.
-func discover(ctx context.Context, issuer string) (p provider, err error) {
+func discover(ctx context.Context, web *http.Client, issuer string) (p provider, err error) {
 	base, err := url.Parse(issuer)
 	if err != nil || base.Host == "" {
 		return p, usagef("%s is no URL of an identity provider", quoted(issuer))
@@ -47,7 +39,7 @@ func discover(ctx context.Context, issuer string) (p provider, err error) {
 	if err != nil {
 		return p, err
 	}
-	if err := answer(req, &p); err != nil {
+	if err := answer(web, req, &p); err != nil {
 		return p, fmt.Errorf("cannot find the identity provider at %s: %w", issuer, err)
 	}
 	if p.Authorization == "" || p.Token == "" {
@@ -55,16 +47,11 @@ func discover(ctx context.Context, issuer string) (p provider, err error) {
 	}
 	for _, endpoint := range []string{p.Authorization, p.Token, p.End} {
 		u, err := url.Parse(endpoint)
-		if endpoint != "" && (err != nil || u.Scheme != "https" && !(u.Scheme == "http" && (u.Host == base.Host || loopback(u.Hostname())))) {
+		if endpoint != "" && (err != nil || u.Scheme != "https" && !(u.Scheme == "http" && (u.Host == base.Host || client.Loopback(u.Hostname())))) {
 			return p, fmt.Errorf("the identity provider at %s names %s, which is not safe: it needs https", issuer, quoted(endpoint))
 		}
 	}
 	return p, nil
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // refused is an answer of the token endpoint that trying again does not change.
@@ -74,26 +61,26 @@ type refused struct {
 
 func (e *refused) Error() string { return "the identity provider says " + clean(e.Code, false) }
 
-func (p provider) exchange(ctx context.Context, form url.Values) (g grant, err error) {
-	err = post(ctx, p.Token, form, &g)
+func (p provider) exchange(ctx context.Context, web *http.Client, form url.Values) (g grant, err error) {
+	err = post(ctx, web, p.Token, form, &g)
 	if err == nil && g.Access == "" {
 		err = errors.New("the identity provider gave no token")
 	}
 	return g, err
 }
 
-func post(ctx context.Context, to string, form url.Values, into any) error {
+func post(ctx context.Context, web *http.Client, to string, form url.Values, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(form.Encode()))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	return answer(req, into)
+	return answer(web, req, into)
 }
 
 // answer sends a request and reads JSON. What came back is not repeated: it may
 // hold tokens.
-func answer(req *http.Request, into any) error {
+func answer(web *http.Client, req *http.Request, into any) error {
 	req.Header.Set("Accept", "application/json")
 	resp, err := web.Do(req)
 	if err != nil {
@@ -143,7 +130,11 @@ func (i contextItem) end(ctx context.Context) error {
 	if i.LogoutURL == "" {
 		return errors.New("it has no way to log out")
 	}
-	return post(ctx, i.LogoutURL, url.Values{"client_id": {i.ClientID}, "refresh_token": {i.RefreshToken}}, nil)
+	web, err := i.web()
+	if err != nil {
+		return err
+	}
+	return post(ctx, web, i.LogoutURL, url.Values{"client_id": {i.ClientID}, "refresh_token": {i.RefreshToken}}, nil)
 }
 
 // early is how long before its end a token is renewed.
@@ -191,7 +182,11 @@ func (c *CLI) renew(ctx context.Context, name string) (item contextItem, err err
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 		defer cancel()
 		p := provider{Token: item.TokenURL, End: item.LogoutURL}
-		g, err := p.exchange(ctx, url.Values{"grant_type": {"refresh_token"}, "client_id": {item.ClientID}, "refresh_token": {item.RefreshToken}})
+		web, err := item.web()
+		if err != nil {
+			return err
+		}
+		g, err := p.exchange(ctx, web, url.Values{"grant_type": {"refresh_token"}, "client_id": {item.ClientID}, "refresh_token": {item.RefreshToken}})
 		if err != nil {
 			return err
 		}

@@ -88,7 +88,15 @@ func (c *CLI) login(ctx context.Context, cmd *cobra.Command, f loginFlags) error
 	if issuer == "" {
 		issuer = at.server
 	}
-	provider, err := discover(ctx, issuer)
+	if err := at.safe(v); err != nil {
+		return err // what comes back is a token
+	}
+	config, err := at.config(v)
+	if err != nil {
+		return err
+	}
+	web := at.web(config, issuer)
+	provider, err := discover(ctx, web, issuer)
 	if gone := (*client.Unreachable)(nil); errors.As(err, &gone) && issuer == at.server {
 		gone.Refused = errors.Is(err, syscall.ECONNREFUSED)
 		return gone // there is no server, let alone its identity provider
@@ -96,11 +104,12 @@ func (c *CLI) login(ctx context.Context, cmd *cobra.Command, f loginFlags) error
 	if err != nil {
 		return err
 	}
-	granted, err := c.authorize(ctx, provider, f)
+	granted, err := c.authorize(ctx, web, provider, f)
 	if err != nil {
 		return err
 	}
-	api, err := client.New(client.Config{Server: at.server, Token: granted.Access, UserAgent: "drover/" + c.cfg.Version})
+	config.Token, config.UserAgent = granted.Access, "drover/"+c.cfg.Version
+	api, err := client.New(config)
 	if err != nil {
 		return err
 	}
@@ -108,7 +117,10 @@ func (c *CLI) login(ctx context.Context, cmd *cobra.Command, f loginFlags) error
 	if err != nil {
 		return fmt.Errorf("%s does not take the login: %w", at.server, err)
 	}
-	item := contextItem{Server: at.server}
+	item := contextItem{Server: at.server, Files: at.files}
+	if err := item.Files.absolute(); err != nil {
+		return err
+	}
 	item.keep(granted, provider, f.client, c.now())
 	err = c.editContexts(ctx, func(file *contexts) error {
 		file.Contexts[name], file.Current = item, name
@@ -127,7 +139,7 @@ func (c *CLI) login(ctx context.Context, cmd *cobra.Command, f loginFlags) error
 
 // authorize sends a person to the login page and waits for what comes back: the
 // authorization code flow with PKCE, to an address of this machine.
-func (c *CLI) authorize(ctx context.Context, p provider, f loginFlags) (grant, error) {
+func (c *CLI) authorize(ctx context.Context, idp *http.Client, p provider, f loginFlags) (grant, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return grant{}, fmt.Errorf("cannot wait for the login: %w", err)
@@ -163,7 +175,7 @@ func (c *CLI) authorize(ctx context.Context, p provider, f loginFlags) (grant, e
 	if answer.Get("error") != "" {
 		return grant{}, &deniedError{"the login was refused: " + clean(answer.Get("error"), false)}
 	}
-	return p.exchange(ctx, url.Values{
+	return p.exchange(ctx, idp, url.Values{
 		"grant_type": {"authorization_code"}, "client_id": {f.client}, "redirect_uri": {back}, "code_verifier": {verifier}, "code": {answer.Get("code")},
 	})
 }
@@ -240,7 +252,7 @@ func (c *CLI) logoutCommand() *cobra.Command {
 			// The token is forgotten here even if the provider cannot be told.
 			ended := item.end(cmd.Context())
 			err = c.editContexts(cmd.Context(), func(file *contexts) error {
-				file.Contexts[name] = contextItem{Server: item.Server}
+				file.Contexts[name] = contextItem{Server: item.Server, Files: item.Files}
 				return nil
 			})
 			if err != nil {

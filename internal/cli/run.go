@@ -34,7 +34,8 @@ func (c *CLI) serverCommand() *cobra.Command {
 		Short: "Run a control plane without a local data plane",
 		Long: `Runs the control plane alone. With --database, any number of them can share one
 PostgreSQL: each works, none is the leader.`,
-		Example: `  drover server --database postgres://drover@db.example.org/drover --listen 0.0.0.0:8000
+		Example: `  drover server --database "postgres://drover@db.example.org/drover?sslmode=verify-full" \
+    --listen 0.0.0.0:8443 --tls-certificate-file tls.crt --tls-key-file tls.key
   drover server --config /etc/drover.yaml`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,6 +74,7 @@ keeps running.`,
 					return err
 				}
 				s.Server, s.Token = at.server, at.token
+				s.CA, s.ClientCert, s.ClientKey, s.ServerName = at.files.CA, at.files.Certificate, at.files.Key, at.name
 				return c.cfg.Agent(cmd.Context(), s)
 			}
 			if s.Server == "" {

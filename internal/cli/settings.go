@@ -21,9 +21,17 @@ var settings = []setting{
 	{name: "server", uses: forClient | forAgent, usage: "`URL` of the server", check: checkServer},
 	{name: "token", uses: forClient | forAgent, usage: "bearer `token`", mask: maskAll},
 	{name: "token-file", uses: forClient | forAgent, usage: "`file` that holds the token"},
+	{name: "ca-file", uses: forClient | forAgent, usage: "`file` of the authorities that vouch for the server, read again when it changes; empty: those of this machine"},
+	{name: "client-certificate-file", uses: forClient | forAgent, usage: "`file` of the certificate that is shown to the server, read again when it changes"},
+	{name: "client-key-file", uses: forClient | forAgent, usage: "`file` of its key"},
+	{name: "plaintext", uses: forClient | forServer | forAgent, list: true, usage: "`places` outside this machine that may be spoken to unencrypted: " + strings.Join(places, ", "), check: checkPlaces},
 	{name: "context", uses: forClient, usage: "`name` of a context, see `drover config get-contexts`"},
 
 	{name: "listen", uses: forServer, def: "127.0.0.1:8000", usage: "`address` of the API", check: checkAddress},
+	{name: "tls-certificate-file", uses: forServer, usage: "`file` of the API's certificate and what leads to its authority, read again when it changes; empty: the API speaks http"},
+	{name: "tls-key-file", uses: forServer, usage: "`file` of its key"},
+	{name: "tls-client-ca-file", uses: forServer, usage: "`file` of the authorities whose clients are admitted, read again when it changes: a certificate that is shown must be of theirs"},
+	{name: "tls-client-auth", uses: forServer, def: "agents", usage: "who must show one: agents, or all but probes", check: oneOf("agents", "all")},
 	{name: "routes", uses: forServer | forAgent, def: "127.0.0.1:8080", usage: "`address` where instances are reached by host", check: checkAddress},
 	{name: "database", uses: forServer, usage: "postgres:// `URL`; empty: SQLite in the data directory", check: checkDatabase, mask: maskURL},
 	{name: "master-key", uses: forServer, quiet: true, check: checkKey, mask: maskAll},
@@ -121,6 +129,11 @@ type ServerSettings struct {
 	TraceEndpoint string        // URL; empty: nothing is traced
 	TraceSample   float64       // share
 	Retention     time.Duration
+	TLSCert       string
+	TLSKey        string
+	TLSClientCA   string
+	TLSClientAuth string   // agents or all
+	Plaintext     []string // places
 }
 
 // AgentSettings is what agent runs with: likewise, app.AgentSettings.
@@ -146,6 +159,11 @@ type AgentSettings struct {
 	Health         string // address; empty: nowhere
 	TraceEndpoint  string // URL; empty: nothing is traced
 	TraceSample    float64
+	CA             string
+	ClientCert     string
+	ClientKey      string
+	ServerName     string   // of a server that left its address here; empty: the host of Server
+	Plaintext      []string // places
 }
 
 func (v values) server() ServerSettings {
@@ -174,6 +192,9 @@ func (v values) server() ServerSettings {
 	s.Proxies = split(v.text("trusted-proxies"))
 	s.TraceEndpoint = v.text("trace-endpoint")
 	s.TraceSample, _ = strconv.ParseFloat(v.text("trace-sample"), 64)
+	s.TLSCert, s.TLSKey = v.text("tls-certificate-file"), v.text("tls-key-file")
+	s.TLSClientCA, s.TLSClientAuth = v.text("tls-client-ca-file"), v.text("tls-client-auth")
+	s.Plaintext = split(v.text("plaintext"))
 	return s
 }
 
@@ -192,6 +213,8 @@ func (v values) agent() AgentSettings {
 	s.Seed, _ = strconv.ParseInt(v.text("seed"), 10, 64)
 	s.TraceEndpoint = v.text("trace-endpoint")
 	s.TraceSample, _ = strconv.ParseFloat(v.text("trace-sample"), 64)
+	s.CA, s.ClientCert, s.ClientKey = v.text("ca-file"), v.text("client-certificate-file"), v.text("client-key-file")
+	s.Plaintext = split(v.text("plaintext"))
 	return s
 }
 
@@ -271,9 +294,7 @@ func checkIssuers(text string) error {
 		if err != nil || u.Host == "" {
 			return fmt.Errorf("%q is not a URL", issuer)
 		}
-		ip := net.ParseIP(u.Hostname())
-		local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-		if u.Scheme != "https" && (u.Scheme != "http" || !local) {
+		if u.Scheme != "https" && (u.Scheme != "http" || !client.Loopback(u.Hostname())) {
 			return fmt.Errorf("%q: an issuer needs https (http only on this machine)", issuer)
 		}
 	}

@@ -174,7 +174,7 @@ func (o *own) speaks(ctx context.Context, id string) (*plane, error) {
 	known := p != nil && p.known && h.need >= 0
 	may := known && (who.Admin || who.Cluster == id && goodSince(who, p.anew) || p.client != "" && p.client == who.Client && o.accountOfAgent(who))
 	h.mu.Unlock()
-	if may {
+	if may && (who.Admin || o.certified(ctx, id) == nil) {
 		return p, nil
 	}
 	if err := o.speaksFor(ctx, id); err != nil {

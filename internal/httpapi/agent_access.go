@@ -47,7 +47,11 @@ func (s *server) agentOf(ctx context.Context, id string) (ledger.Object, bool, e
 		_, status, err := cluster.Decode(o)
 		return o, who.Admin || err == nil && goodSince(who, status.Anew), err
 	}
-	return o, s.isAccount(who, o), nil
+	if !s.isAccount(who, o) {
+		return o, false, nil
+	}
+	err = s.certified(ctx, id)
+	return o, err == nil, err
 }
 
 // goodSince reports whether an agent's token is of the cluster that is there,

@@ -319,7 +319,7 @@ func (r *ranch) join(id string) *member {
 		r.Fatal(err)
 	}
 	wires := &http.Transport{DialContext: r.network.dial, DisableKeepAlives: true}
-	api, err := client.New(client.Config{Server: "http://drover.test", Token: admin, HTTPClient: &http.Client{Transport: wires}})
+	api, err := client.New(client.Config{Server: "http://drover.test", Plaintext: true, Token: admin, HTTPClient: &http.Client{Transport: wires}})
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func (r *ranch) run(id string, m *member, token string) {
 		r.Fatal(err)
 	}
 	wires := &http.Transport{DialContext: r.network.dial, MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute}
-	api, err := client.New(client.Config{Server: "http://drover.test", Bearer: tokens.Bearer, HTTPClient: &http.Client{Transport: newer{wires}}})
+	api, err := client.New(client.Config{Server: "http://drover.test", Plaintext: true, Bearer: tokens.Bearer, HTTPClient: &http.Client{Transport: newer{wires}}})
 	if err != nil {
 		r.Fatal(err)
 	}

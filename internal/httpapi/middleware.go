@@ -231,7 +231,11 @@ func (s *server) authenticate(r *http.Request, t *trace) (access.Principal, erro
 	if cookie && (r.Method != http.MethodGet && r.Method != http.MethodHead || foreign(r)) {
 		return access.Principal{}, fault.New(fault.Denied, "the cookie is good for reading alone; send a bearer token").Because("token")
 	}
-	return s.Authenticator.Authenticate(r.Context(), token)
+	who, err := s.Authenticator.Authenticate(r.Context(), token)
+	if err == nil {
+		err = s.vouched(r.Context(), who)
+	}
+	return who, err
 }
 
 // foreign reports whether a page of another origin had the browser ask, as far

@@ -78,6 +78,9 @@ type Config struct {
 	Tracer *spans.Tracer
 	// Authenticator turns a bearer token into a principal.
 	Authenticator Authenticator
+	// AgentCertificates says that an agent's token is good only together with a
+	// certificate, see [access.Peer].
+	AgentCertificates bool
 	// Issuer signs tokens and publishes its keys; nil: there is no built-in issuer.
 	Issuer *access.Issuer
 
