@@ -45,27 +45,7 @@ func TestChaos(t *testing.T) {
 		{"repo-server", &tied{w.a.RepoServer}, w.a.RepoServer.Start},
 		{"controller", &tied{w.a.Controller}, w.a.Controller.Start},
 	})
-	// What they take away and bring back themselves is nobody else's to bring back. They
-	// come one after the other, the rest at the same time: most of its time is waiting.
-	own := map[string]string{"the server is away": "server", "the agent is away": "agent", "Argo CD is away": "controller", "the agent is installed anew": "agent"}
-	t.Run("together", func(t *testing.T) {
-		for _, one := range all {
-			if own[one.name] == "" {
-				t.Run(one.name, func(t *testing.T) {
-					t.Parallel()
-					one.run(t, w)
-				})
-			}
-		}
-	})
-	for _, one := range all {
-		if own[one.name] != "" {
-			t.Run(one.name, func(t *testing.T) {
-				defer m.spare(own[one.name])()
-				one.run(t, w)
-			})
-		}
-	}
+	w.keepsItsWord(t, m.spare)
 	t.Logf("killed: %v", m.stop())
 }
 

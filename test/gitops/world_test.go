@@ -34,10 +34,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// all is what deployments promise. Each one has a namespace of its own, waits
+// together is what deployments promise. Each one has a namespace of its own, waits
 // patiently, and takes it that any process is killed and comes back meanwhile, so
-// that the same list can run on bad days.
-var all = []struct {
+// that the same list can run on bad days. They run at the same time: most of theirs is
+// waiting.
+var together = []struct {
 	name string
 	run  func(*testing.T, *world)
 }{
@@ -68,16 +69,40 @@ var all = []struct {
 	{"what differs is told in lines", differences},
 	{"what was put right is told", putRightIsTold},
 	{"a resource of an environment", inEnvironment},
-	{"the server is away", serverAway},
-	{"the agent is away", agentAway},
-	{"Argo CD is away", argocdAway},
-	{"the agent is installed anew", agentAnew},
+}
+
+// alone is the rest of it, one after the other: each takes a process away itself and
+// brings it back.
+var alone = []struct {
+	name, takes string
+	run         func(*testing.T, *world)
+}{
+	{"the server is away", "server", serverAway},
+	{"the agent is away", "agent", agentAway},
+	{"Argo CD is away", "controller", argocdAway},
+	{"the agent is installed anew", "agent", agentAnew},
 }
 
 func TestDeployments(t *testing.T) {
-	w := start(t)
-	for _, one := range all {
-		t.Run(one.name, func(t *testing.T) { one.run(t, w) })
+	start(t).keepsItsWord(t, func(string) func() { return func() {} })
+}
+
+// keepsItsWord runs the whole list. What somebody takes away himself is spared until
+// he has brought it back.
+func (w *world) keepsItsWord(t *testing.T, spare func(process string) (end func())) {
+	t.Run("together", func(t *testing.T) {
+		for _, one := range together {
+			t.Run(one.name, func(t *testing.T) {
+				t.Parallel()
+				one.run(t, w)
+			})
+		}
+	})
+	for _, one := range alone {
+		t.Run(one.name, func(t *testing.T) {
+			defer spare(one.takes)()
+			one.run(t, w)
+		})
 	}
 }
 
