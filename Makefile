@@ -5,8 +5,8 @@ export CGO_ENABLED = 0
 GO      = go
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
-# What needs the built binary, or a server that is built or fetched, runs in `make e2e`, and only there.
-E2E     = ./test/e2e ./test/fault $(shell grep -rlE '^//go:build .*e2e' --include='*_test.go' internal test | xargs -n1 dirname | sort -u | sed 's,^,./,')
+# What needs the built binary, or a server that is built or fetched, runs in `make e2e`, and only there. The longest come first.
+E2E     = ./test/e2e ./test/dataplane ./test/schemathesis ./test/gitops ./test/fault $(shell grep -rlE '^//go:build .*e2e' --include='*_test.go' internal test | xargs -n1 dirname | sort -u | sed 's,^,./,')
 UNIT    = $(shell $(GO) list ./... | grep -vE '/test/(e2e|fault|clients|dataplane)')
 CROSS   = linux/arm64 darwin/arm64 windows/amd64
 CROSS_ALL = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
