@@ -36,7 +36,7 @@ var house = map[string]layer{
 		reason: "the ground carries every room, so it can know none of them",
 	},
 	"port": {
-		rooms:  []string{"internal/executor", "internal/entitlement", "internal/certificate", "internal/provider", "internal/runtime", "internal/hook", "internal/dns", "internal/sso", "internal/metric", "internal/bus", "internal/source", "internal/discovery"},
+		rooms:  []string{"internal/executor", "internal/entitlement", "internal/certificate", "internal/provider", "internal/runtime", "internal/hook", "internal/dns", "internal/sso", "internal/metric", "internal/bus", "internal/source", "internal/discovery", "internal/credential"},
 		floors: []string{"ground"},
 		reason: "a port is a contract: what is behind it and who uses it are both strangers to it",
 	},

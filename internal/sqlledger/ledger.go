@@ -15,6 +15,11 @@ import (
 type Config struct {
 	// URL is "postgres://...", "sqlite:///path/to/file.db" or just a path.
 	URL string
+	// Login opens a PostgreSQL database, in place of what the URL says. Default: the URL.
+	Login Login
+	// Lookup finds the host of a PostgreSQL database: addresses, or addresses with a
+	// port that is better than the URL's. Default: the machine's resolver.
+	Lookup func(ctx context.Context, host string) ([]string, error)
 	// Kinds are the kinds of objects; they may grow, and gain fields.
 	Kinds []ledger.Kind
 	// Key is the master key of ledger.KeySize bytes. Without it, blobs and

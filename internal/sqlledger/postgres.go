@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,8 +21,10 @@ import (
 // and COMMIT. Two more goroutines, in notify.go, carry hints between replicas.
 type pg struct {
 	pool    *pgxpool.Pool
+	opener  opener
 	config  *pgx.ConnConfig // of the writer
 	conn    *pgx.Conn       // nil while there is none; the committer's alone
+	stale   atomic.Bool     // conn was opened with a login that is about to end
 	open    bool            // a transaction is
 	retryAt time.Time       // no attempt to connect before
 	backoff time.Duration
@@ -28,6 +32,8 @@ type pg struct {
 
 	texts    map[stmtKey]string
 	notifier *notifier
+	end      context.CancelFunc // of what follows the login
+	ended    sync.WaitGroup
 }
 
 const (
@@ -35,12 +41,15 @@ const (
 	pgMaxBackoff = time.Second
 )
 
-func openPostgres(ctx context.Context, c Config, changed func()) (*pg, error) {
+func openPostgres(ctx context.Context, c Config, hear func()) (*pg, error) {
 	config, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "cannot read the database URL") // the cause would show the password
 	}
 	config.ConnConfig.ConnectTimeout = pgConnect
+	if c.Lookup != nil {
+		config.ConnConfig.LookupFunc = c.Lookup
+	}
 	set(config.ConnConfig, "application_name", "drover")
 	set(config.ConnConfig, "jit", "off")
 	writer := config.ConnConfig.Copy()
@@ -57,18 +66,27 @@ func openPostgres(ctx context.Context, c Config, changed func()) (*pg, error) {
 	set(writer, "plan_cache_mode", "force_generic_plan")
 	set(writer, "statement_timeout", "5000")
 	set(writer, "idle_in_transaction_session_timeout", "10000") // a stalled process must not keep its locks
-	e := &pg{config: writer, texts: map[stmtKey]string{}}
+	e := &pg{opener: opener{login: c.Login}, config: writer, texts: map[stmtKey]string{}, end: func() {}}
+	config.BeforeConnect = e.opener.identify
+	var changed <-chan struct{}
+	if c.Login != nil {
+		changed = c.Login.Changed() // before anything is opened
+	}
 	if e.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, pgError(err, false)
 	}
-	if c.ReadOnly {
-		return e, nil
+	if !c.ReadOnly {
+		if err := e.extend(ctx, c.Observer); err != nil {
+			e.pool.Close()
+			return nil, pgError(err, false)
+		}
+		e.notifier = startNotifier(writer, e.opener.connect, hear)
 	}
-	if err := e.extend(ctx, c.Observer); err != nil {
-		e.pool.Close()
-		return nil, pgError(err, false)
+	if c.Login != nil {
+		var following context.Context
+		following, e.end = context.WithCancel(context.Background())
+		e.ended.Go(func() { e.follow(following, changed) })
 	}
-	e.notifier = startNotifier(writer, changed)
 	return e, nil
 }
 
@@ -81,9 +99,9 @@ func set(c *pgx.ConnConfig, name, value string) {
 
 // extend makes sure of pg_trgm, if it may.
 func (e *pg) extend(ctx context.Context, o Observer) error {
-	conn, err := pgx.ConnectConfig(ctx, e.config)
+	conn, err := e.opener.connect(ctx, e.config)
 	for try := 1; err != nil && try < 3 && ctx.Err() == nil; try++ { // a busy server may be slow to answer
-		conn, err = pgx.ConnectConfig(ctx, e.config)
+		conn, err = e.opener.connect(ctx, e.config)
 	}
 	if err != nil {
 		return err
@@ -114,6 +132,8 @@ func (e *pg) extend(ctx context.Context, o Observer) error {
 }
 
 func (e *pg) close() {
+	e.end()
+	e.ended.Wait()
 	if e.notifier != nil {
 		e.notifier.stop()
 	}
@@ -143,6 +163,7 @@ func (e *pg) row(*table, []any) (scanner, bool) { return nil, false }
 
 func (e *pg) readOnce(ctx context.Context, sql string, args []any, each func(scan scanner) error) error {
 	rows, err := e.pool.Query(ctx, sql, args...)
+	e.opener.heard(err)
 	if err != nil {
 		return err
 	}
@@ -185,20 +206,25 @@ func (e *pg) seekOnce(ctx context.Context, sql string, args []any, each func(sca
 		return rows.Err()
 	})
 	b.Queue("COMMIT")
-	return e.pool.SendBatch(ctx, &b).Close()
+	err := e.pool.SendBatch(ctx, &b).Close()
+	e.opener.heard(err)
+	return err
 }
 
 // connected makes sure of a connection. While the server is away, callers are
 // told so at once, and only now and then is it tried again.
 func (e *pg) connected(ctx context.Context) error {
 	if e.conn != nil && !e.conn.IsClosed() {
+		if !e.open && e.stale.Load() {
+			e.replace(ctx)
+		}
 		return nil
 	}
 	e.open = false
 	if time.Now().Before(e.retryAt) {
 		return fault.New(fault.Unavailable, "the database is away")
 	}
-	conn, err := pgx.ConnectConfig(ctx, e.config)
+	conn, err := e.opener.connect(ctx, e.config)
 	if err != nil {
 		e.backoff = min(max(2*e.backoff, 20*time.Millisecond), pgMaxBackoff)
 		e.retryAt = time.Now().Add(e.backoff)
@@ -206,6 +232,23 @@ func (e *pg) connected(ctx context.Context) error {
 	}
 	e.conn, e.backoff = conn, 0
 	return nil
+}
+
+// replace opens another connection in place of one that is about to end. Where that
+// fails, what there is goes on.
+func (e *pg) replace(ctx context.Context) {
+	if time.Now().Before(e.retryAt) {
+		return
+	}
+	e.stale.Store(false) // before: it may change again
+	conn, err := e.opener.connect(ctx, e.config)
+	if err != nil {
+		e.stale.Store(true)
+		e.retryAt = time.Now().Add(pgMaxBackoff)
+		return
+	}
+	e.drop()
+	e.conn = conn
 }
 
 func (e *pg) drop() {
