@@ -51,8 +51,10 @@ func Kinds() []ledger.Kind {
 
 // buses carry commands and events.
 var buses = map[string]func(*Server, bus.Options) (bus.Bus, error){
-	inProcess:  func(_ *Server, o bus.Options) (bus.Bus, error) { return inprocess.Open(o) },
-	"rabbitmq": func(s *Server, o bus.Options) (bus.Bus, error) { return rabbitmq.Observed(o, s.calls) },
+	inProcess: func(_ *Server, o bus.Options) (bus.Bus, error) { return inprocess.Open(o) },
+	"rabbitmq": func(s *Server, o bus.Options) (bus.Bus, error) {
+		return rabbitmq.Connect(o, rabbitmq.Outside{Observer: s.calls})
+	},
 }
 
 // dnsProviders carry hosts.

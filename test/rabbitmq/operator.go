@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,21 @@ func (s *Server) Grant(t testing.TB, name, password, configure, write, read stri
 	rabbit_auth_backend_internal:set_permissions(<<%[1]q>>, <<"/">>, <<%[3]q>>, <<%[4]q>>, <<%[5]q>>, <<"test">>).`, name, password, configure, write, read))
 }
 
+// Revoke deletes an account. The node ends its connections.
+func (s *Server) Revoke(t testing.TB, name string) { t.Helper(); s.ctl(t, "delete_user", name) }
+
+// Users are the accounts that have connections.
+func (s *Server) Users(t testing.TB) []string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
+	defer cancel()
+	out, err := s.answer(ctx, "--quiet", "list_connections", "--no-table-headers", "user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(out)
+}
+
 // Bound has a queue refuse more than so many messages, by a policy; 0 takes it away.
 func (s *Server) Bound(t testing.TB, queue string, most int) {
 	t.Helper()
@@ -59,13 +75,19 @@ func (s *Server) ctl(t testing.TB, args ...string) {
 }
 
 func (s *Server) ask(ctx context.Context, args ...string) error {
+	_, err := s.answer(ctx, args...)
+	return err
+}
+
+func (s *Server) answer(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "rabbitmqctl"), args...)
 	cmd.Dir = s.leash.Dir
 	cmd.Env = append([]string{"HOME=" + s.leash.Dir, "TMPDIR=" + s.leash.Dir, "PATH=" + os.Getenv("PATH")}, s.env...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("rabbitmqctl %s: %w: %s", args[0], err, out)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("rabbitmqctl %s: %w: %s", args[0], err, out)
 	}
-	return nil
+	return string(out), nil
 }
 
 // DeleteQueue deletes a queue with all that is in it.

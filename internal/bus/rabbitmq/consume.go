@@ -87,6 +87,11 @@ func (c *consumer) round() (began bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	defer func() {
+		if !began {
+			s.users.leave()
+		}
+	}()
 	type opened struct {
 		ch  *amqp.Channel
 		in  <-chan amqp.Delivery
@@ -124,26 +129,52 @@ func (c *consumer) round() (began bool, err error) {
 	var working sync.WaitGroup
 	closed := make(chan struct{})
 	c.closed = closed
-	defer c.bus.running.Go(func() {
+	replaced, err := c.intake(alive, o.in, &working, s.retired, func() {
+		c.bus.running.Go(func() { o.ch.Cancel(c.tag, false) }) //nolint:errcheck // as below
+	})
+	if !replaced {
+		over()
+	}
+	c.bus.running.Go(func() {
+		defer s.users.leave()
 		o.ch.Cancel(c.tag, false) //nolint:errcheck // it may be closed; a queue hears of that later than we do
+		if replaced {
+			// What came over it is done over it, unless it is lost before.
+			lost := make(chan struct{})
+			go func() { // ends with the connection, or with the work
+				select {
+				case <-s.ended:
+					over()
+				case <-lost:
+				}
+			}()
+			working.Wait()
+			close(lost)
+			over()
+		}
 		working.Wait()
 		o.ch.Close() //nolint:errcheck // as above
 		close(closed)
 	})
-	defer over()
-	return true, c.intake(alive, o.in, &working)
+	return true, err
 }
 
 // intake takes what comes as soon as it comes, until no more does, and hands it over as
 // hands are free. What is too large is never kept waiting for one: it is handed over, and
 // given back, without its body, so that no more is held of what strangers send than a
 // message of the largest size for each that the broker sends ahead.
-func (c *consumer) intake(alive context.Context, in <-chan amqp.Delivery, working *sync.WaitGroup) error {
+//
+// When the connection is replaced, the broker is told to send no more, and what it has
+// sent ahead is taken: replaced tells that.
+func (c *consumer) intake(alive context.Context, in <-chan amqp.Delivery, working *sync.WaitGroup, retired <-chan struct{}, cancel func()) (replaced bool, err error) {
 	for {
 		select {
+		case <-retired:
+			retired, replaced = nil, true
+			cancel()
 		case d, ok := <-in:
 			if !ok { // the connection, the channel or the queue is gone
-				return amqp.ErrClosed
+				return replaced, amqp.ErrClosed
 			}
 			large := 0
 			if len(d.Body) > bus.MaxBody {
@@ -168,7 +199,7 @@ func (c *consumer) intake(alive context.Context, in <-chan amqp.Delivery, workin
 				}
 			})
 		case <-c.ctx.Done():
-			return c.ctx.Err()
+			return false, c.ctx.Err()
 		}
 	}
 }

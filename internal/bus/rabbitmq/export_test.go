@@ -24,7 +24,7 @@ func Intake(ctx context.Context, in <-chan amqp.Delivery, handle func(context.Co
 	c := &consumer{bus: b, queue: "commands", handle: handle, ctx: ctx, free: make(chan struct{}, hands)}
 	alive, over := context.WithCancel(ctx)
 	var working sync.WaitGroup
-	_ = c.intake(alive, in, &working)
+	_, _ = c.intake(alive, in, &working, nil, nil)
 	over()
 	c.busy.Wait()
 }

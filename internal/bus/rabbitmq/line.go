@@ -117,7 +117,9 @@ func (b *Bus) once(ctx context.Context, parcels []parcel) (int, error) {
 	}
 	s, err := b.out.get(ctx)
 	if err == nil {
-		err = b.unblocked(ctx, s)
+		if err = b.unblocked(ctx, s); err != nil {
+			s.users.leave()
+		}
 	}
 	if err != nil {
 		b.lines <- l
@@ -132,6 +134,7 @@ func (b *Bus) once(ctx context.Context, parcels []parcel) (int, error) {
 	// it, and ends with the connection at the latest.
 	b.running.Go(func() {
 		l, n, err := b.carry(ctx, s, l, parcels)
+		s.users.leave()
 		b.lines <- l
 		done <- outcome{n, err}
 	})

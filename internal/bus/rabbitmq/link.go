@@ -27,6 +27,10 @@ type session struct {
 	conn  *amqp.Connection
 	wire  net.Conn      // below all else, to end what hangs
 	ended chan struct{} // closed when it is over
+	who   identity      // has opened it
+	users tasks         // those who are in the middle of something
+
+	retired chan struct{} // closed when another has taken its place
 
 	mu      sync.Mutex
 	blocked string        // why the broker takes no messages; empty: it does
@@ -62,7 +66,7 @@ func (b *Bus) dial(ctx context.Context, name string) (*session, error) {
 }
 
 func (b *Bus) dialOne(ctx context.Context, name string, u amqp.URI) (*session, error) {
-	sasl, secrets, err := b.settings.login(u)
+	who, sasl, secrets, err := b.login(ctx, u)
 	if err != nil {
 		return nil, err
 	}
@@ -72,12 +76,16 @@ func (b *Bus) dialOne(ctx context.Context, name string, u amqp.URI) (*session, e
 	}
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName("drover " + name + " " + b.settings.prefix)
-	s := &session{ended: make(chan struct{}), changed: make(chan struct{})}
+	s := &session{ended: make(chan struct{}), changed: make(chan struct{}), retired: make(chan struct{}), who: who}
 	stop := func() bool { return true }
 	config := amqp.Config{
 		SASL: []amqp.Authentication{sasl}, Vhost: vhost, Heartbeat: heartbeat, Properties: properties,
 		Dial: func(network, addr string) (net.Conn, error) {
-			c, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, network, addr)
+			dial := b.outside.Dial
+			if dial == nil {
+				dial = (&net.Dialer{Timeout: dialTime}).DialContext
+			}
+			c, err := dial(ctx, network, addr)
 			if err != nil {
 				return nil, err
 			}
@@ -100,6 +108,7 @@ func (b *Bus) dialOne(ctx context.Context, name string, u amqp.URI) (*session, e
 		if s.wire != nil {
 			s.wire.Close()
 		}
+		b.refused(who, err)
 		return nil, errors.New(scrub(err.Error(), secrets...))
 	}
 	blocks := s.conn.NotifyBlocked(make(chan amqp.Blocking, 1))
@@ -171,7 +180,8 @@ func (l *link) dial() (s *session, err error) {
 	return s, err
 }
 
-// get returns the connection, waiting for it until ctx ends.
+// get returns the connection, waiting for it until ctx ends. Whoever got it leaves its
+// users when done.
 func (l *link) get(ctx context.Context) (*session, error) {
 	for {
 		if err := l.bus.alive(ctx); err != nil {
@@ -183,6 +193,7 @@ func (l *link) get(ctx context.Context) (*session, error) {
 			case <-s.ended:
 				l.session = nil
 			default:
+				s.users.enter()
 				l.mu.Unlock()
 				return s, nil
 			}

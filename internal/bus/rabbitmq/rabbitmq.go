@@ -16,7 +16,6 @@ import (
 
 	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/fault"
-	"github.com/droverhq/drover/internal/resilience"
 )
 
 // hands is how many messages a Consume handles at a time, and how many the broker
@@ -27,6 +26,7 @@ const hands = 32
 // whenever the connection was lost.
 type Bus struct {
 	settings     settings
+	outside      Outside
 	events, dead string // names on the broker
 
 	life    context.Context // ends with Close
@@ -71,17 +71,7 @@ func New(o bus.Options) (*Bus, error) {
 }
 
 // Open is New, as a port's user knows it.
-func Open(o bus.Options) (bus.Bus, error) { return Observed(o, nil) }
-
-// Observed is Open with somebody who hears how connecting goes.
-func Observed(o bus.Options, observer resilience.Observer) (bus.Bus, error) {
-	b, err := New(o)
-	if err != nil {
-		return nil, err
-	}
-	b.out, b.in = newLink(b, "out", observer), newLink(b, "in", observer)
-	return b, nil
-}
+func Open(o bus.Options) (bus.Bus, error) { return Connect(o, Outside{}) }
 
 var errClosed = fault.New(fault.Unavailable, "the bus is closed").Because("bus-closed")
 
