@@ -14,6 +14,8 @@ type Item struct {
 	Body       json.RawMessage `json:"body,omitempty"`
 	Proof      string          `json:"proof,omitempty" doc:"Signature of the control plane over SignedBytes, as a JWS with detached content. It comes with the body and with a removal; for an item without a body the one that came with the body holds"`
 	Trace      string          `json:"trace,omitempty" doc:"W3C traceparent of what wanted it last, if that is followed; says nothing of the item"`
+	Cause      string          `json:"cause,omitempty" doc:"What wanted it last, request:ID where a request did; empty: not known any more. For the agent's log"`
+	Org        string          `json:"org,omitempty" doc:"Whose it is; it comes with the body. For the agent's log"`
 }
 
 // ObservedItem is one instance as the data plane has it.

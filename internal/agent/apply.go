@@ -137,7 +137,7 @@ func (k *known) entry() entry {
 	trace := k.trace
 	k.trace = "" // what is done again later is nobody's request any more
 	return entry{key: keyOf(it), tenant: k.tenant, trace: trace, item: runtime.Item{ID: it.ID, Kind: it.Kind, Epoch: k.epoch, Generation: it.Generation,
-		Token: it.Token, Delete: it.Delete, Body: it.Body, Proof: it.Proof}}
+		Token: it.Token, Delete: it.Delete, Body: it.Body, Proof: it.Proof, Cause: it.Cause, Org: it.Org}}
 }
 
 // applyOne gives an item to the runtime, again after a while if it fails.
@@ -145,7 +145,7 @@ func (a *Agent) applyOne(ctx context.Context, e entry) {
 	if ctx.Err() != nil || !a.current(e) {
 		return
 	}
-	applying, span := a.follow(ctx, &e)
+	applying, span := a.follow(e.item.About(ctx), &e)
 	err := a.cfg.Runtime.Apply(applying, e.item)
 	span.End(wrong(err))
 	if ctx.Err() != nil {

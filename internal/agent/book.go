@@ -72,10 +72,13 @@ func newBook(cluster string) *book {
 
 // outcome of an answer.
 type outcome struct {
-	work    []string          // ids whose items are to be applied
-	refused map[string]string // ids that are newly refused, and why
-	news    bool              // the book has changed, or has something new to ask
+	work    []string  // ids whose items are to be applied
+	refused []refusal // those that are newly refused
+	news    bool      // the book has changed, or has something new to ask
 }
+
+// refusal of an item, and for whom it was wanted.
+type refusal struct{ id, why, cause, org string }
 
 // change moves one item and its leaf.
 func (b *book) change(id string, f func(*known)) {
@@ -122,7 +125,7 @@ func check(s v1.Synced) error {
 
 // take follows an answer that was checked.
 func (b *book) take(s v1.Synced, keys *keySet) outcome {
-	out := outcome{refused: map[string]string{}}
+	var out outcome
 	taken := map[int]bool{}
 	listed := map[string]bool{}
 	for _, bucket := range s.Desired {
@@ -205,6 +208,9 @@ func (b *book) accept(it v1.Item, epoch int64, out *outcome) {
 	trace := it.Trace
 	it.Trace = ""
 	b.change(it.ID, func(k *known) {
+		if it.Org == "" { // it comes with a body, and this may have none of its own
+			it.Org = k.item.Org
+		}
 		k.trace = trace
 		k.item, k.epoch, k.listed, k.head, k.barred = it, epoch, true, nil, false
 	})
@@ -230,7 +236,7 @@ func (b *book) await(it v1.Item, out *outcome) {
 func (b *book) refuse(it v1.Item, err error, out *outcome) {
 	why := fmt.Sprintf("generation %d: %v", it.Generation, err)
 	if b.refused[it.ID] != why {
-		b.refused[it.ID], out.refused[it.ID] = why, why
+		b.refused[it.ID], out.refused = why, append(out.refused, refusal{it.ID, why, it.Cause, it.Org})
 	}
 	if k := b.items[it.ID]; k != nil && k.head != nil && !k.barred {
 		b.change(it.ID, func(k *known) { k.head = nil; k.listed = k.item.ID != "" })

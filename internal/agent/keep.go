@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func (a *Agent) load() {
 		}
 		for _, it := range in.Items {
 			if err := a.trusts(it, i); err != nil {
-				log.Error("a kept item is refused; what runs of it is left alone", "instance", it.Item.ID, "why", err)
+				log.ErrorContext(runtime.About(context.Background(), it.Item.Cause, it.Item.Org), "a kept item is refused; what runs of it is left alone", "instance", it.Item.ID, "why", err)
 				continue
 			}
 			a.book.change(it.Item.ID, func(k *known) { k.item, k.epoch, k.listed = it.Item, it.Epoch, !it.Unlisted })

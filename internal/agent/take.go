@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 
 	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/runtime"
 )
 
 // take follows an answer, or says why not in what is reported. news says that
@@ -52,8 +54,8 @@ func (a *Agent) take(s v1.Synced) (news bool, err error) {
 			}
 		}
 	}
-	for id, why := range out.refused {
-		log.Error("an item is not followed; what runs of it is left alone", "instance", id, "why", why)
+	for _, r := range out.refused {
+		log.ErrorContext(runtime.About(context.Background(), r.cause, r.org), "an item is not followed; what runs of it is left alone", "instance", r.id, "why", r.why)
 	}
 	for _, id := range out.work {
 		a.work.put(a.book.items[id].entry())

@@ -209,7 +209,7 @@ func (x *exchange) body(ctx context.Context, o ledger.Object, parts []*part) int
 	}
 	for _, p := range parts {
 		if p.Digest == src.Digest && p.Generation == src.Generation && p.Delete == src.Delete {
-			p.Body, p.Filled = body, filled
+			p.Body, p.Filled, p.Org = body, filled, o.Org
 		}
 	}
 	return len(body)
@@ -225,7 +225,7 @@ func (x *exchange) stepBody(ctx context.Context, home ledger.Object, p *part) {
 			x.Log.WarnContext(ctx, "cannot make a step of a cluster; its agent is not told of it", "cluster", x.id, "step", p.ID, "error", err)
 		}
 	case item.Digest == p.Digest && item.Generation == p.Generation && item.Delete == p.Delete && len(item.Body) > 0:
-		p.Body, p.Filled = item.Body, v1.BodyDigest(item.Body) != item.Digest
+		p.Body, p.Filled, p.Org = item.Body, v1.BodyDigest(item.Body) != item.Digest, home.Org
 	}
 }
 

@@ -56,7 +56,7 @@ func (x *exchange) deploymentBody(ctx context.Context, o ledger.Object, parts []
 		body := gitops.Farewell(o, x.id)
 		for _, p := range parts {
 			if p.Generation == src.Generation && p.Delete && len(body) > 0 {
-				p.Body, p.Filled = body, true // it is not the one of the digest
+				p.Body, p.Filled, p.Org = body, true, o.Org // it is not the one of the digest
 			}
 		}
 		return len(body)
@@ -70,7 +70,7 @@ func (x *exchange) deploymentBody(ctx context.Context, o ledger.Object, parts []
 	}
 	for _, p := range parts {
 		if p.Digest == src.Digest && p.Generation == src.Generation && !p.Delete {
-			p.Body, p.Filled = body, filled
+			p.Body, p.Filled, p.Org = body, filled, o.Org
 		}
 	}
 	return len(body)
@@ -116,11 +116,11 @@ func (n *news) tell() {
 	if n.object.Kind == gitops.KindDeployment.Name {
 		n.sort = ofDeployment
 		for _, it := range gitops.DesiredItems(*n.object) {
-			n.items = append(n.items, told{v1.Item{ID: it.ID, Generation: it.Generation, Token: it.Token, Digest: it.Digest, Delete: it.Delete, Trace: n.trace}, it.Cluster, it.Seen})
+			n.items = append(n.items, told{v1.Item{ID: it.ID, Generation: it.Generation, Token: it.Token, Digest: it.Digest, Delete: it.Delete, Cause: n.cause, Trace: n.trace}, it.Cluster, it.Seen})
 		}
 		return
 	}
 	for _, it := range instance.DesiredItems(*n.object) {
-		n.items = append(n.items, told{v1.Item{ID: it.ID, Generation: it.Generation, Token: it.Token, Digest: it.Digest, Delete: it.Delete, Trace: n.trace}, it.Cluster, it.Seen})
+		n.items = append(n.items, told{v1.Item{ID: it.ID, Generation: it.Generation, Token: it.Token, Digest: it.Digest, Delete: it.Delete, Cause: n.cause, Trace: n.trace}, it.Cluster, it.Seen})
 	}
 }

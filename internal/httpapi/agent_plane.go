@@ -48,9 +48,12 @@ type hubItem struct {
 	proof      *proof // of the body as it was sent last
 	bucket     uint8
 	sort       sort
-	gone       bool   // it is to be removed
-	trace      string // of what wanted it so, until its agent has been heard of it
+	gone       bool // it is to be removed
+	why        *why // it is wanted so, until its agent has been heard of it; nil: not known
 }
+
+// why is the cause of an item, and the trace where that is followed.
+type why struct{ cause, trace string }
 
 // plane returns a cluster's, which is made where there is none yet. The lock is held.
 func (h *hub) plane(id string) *plane {
@@ -148,7 +151,9 @@ func (it *hubItem) become(w v1.Item, seq int64) {
 	}
 	it.at.told[it.bucket] += leaf - it.leaf
 	it.leaf, it.generation, it.gone, it.changed, it.proof = leaf, w.Generation, w.Delete, seq, nil
-	it.trace = strings.Clone(w.Trace)
+	if it.why = nil; w.Cause != "" || w.Trace != "" {
+		it.why = &why{strings.Clone(w.Cause), strings.Clone(w.Trace)}
+	}
 	if it.digest != w.Digest {
 		it.digest = strings.Clone(w.Digest)
 	}
@@ -157,7 +162,7 @@ func (it *hubItem) become(w v1.Item, seq int64) {
 
 func (it *hubItem) observe(leaf uint64) {
 	if it.seen != leaf {
-		it.trace = ""
+		it.why = nil
 	}
 	it.at.seen[it.bucket] += leaf - it.seen
 	it.seen = leaf
@@ -178,5 +183,9 @@ var itemKinds = [...]string{ofInstance: "", ofStep: "step", ofDeployment: "deplo
 func (it *hubItem) kind() string { return itemKinds[it.sort] }
 
 func (it *hubItem) item() v1.Item {
-	return v1.Item{ID: it.id, Kind: it.kind(), Generation: it.generation, Token: it.token, Digest: it.digest, Delete: it.gone, Trace: it.trace}
+	out := v1.Item{ID: it.id, Kind: it.kind(), Generation: it.generation, Token: it.token, Digest: it.digest, Delete: it.gone}
+	if it.why != nil {
+		out.Cause, out.Trace = it.why.cause, it.why.trace
+	}
+	return out
 }

@@ -28,6 +28,7 @@ type hub struct {
 	// deploys: there are deployments.
 	deploys bool
 	log     *slog.Logger
+	roots   roots
 	begin   sync.Once
 	whole   chan struct{} // closed once the index is whole
 
@@ -202,6 +203,7 @@ func (h *hub) tombstones(ctx context.Context) error {
 type news struct {
 	object  *ledger.Object
 	seq     int64
+	cause   string
 	trace   string
 	sort    sort
 	items   []told
@@ -214,7 +216,7 @@ type news struct {
 func (h *hub) apply(ctx context.Context, changes []ledger.Change) {
 	all := make([]news, 0, len(changes))
 	for i := range changes {
-		n := news{object: &changes[i].Object, seq: changes[i].Seq, trace: changes[i].Trace}
+		n := news{object: &changes[i].Object, seq: changes[i].Seq, cause: h.roots.of(&changes[i]), trace: changes[i].Trace}
 		switch n.object.Kind {
 		case instance.Kind.Name, gitops.KindDeployment.Name:
 			n.tell()
@@ -322,7 +324,7 @@ func (h *hub) replace(n *news) {
 			it = &hubItem{id: s.ID, sort: ofStep, bucket: uint8(v1.BucketOf(s.ID))}
 			it.join(p)
 		}
-		it.become(v1.Item{Generation: s.Generation, Token: s.Token, Digest: s.Digest, Delete: s.Delete, Trace: n.trace}, n.seq)
+		it.become(v1.Item{Generation: s.Generation, Token: s.Token, Digest: s.Digest, Delete: s.Delete, Cause: n.cause, Trace: n.trace}, n.seq)
 	}
 	for _, it := range p.first {
 		for ; it != nil; it = it.next {

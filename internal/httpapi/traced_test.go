@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -112,6 +113,73 @@ func TestRequestsAreTraced(t *testing.T) {
 	changes, err := one.ledger.Changes(t.Context(), ledger.ChangeQuery{Kind: instance.Kind.Name})
 	if err != nil || len(changes) != 1 || !strings.HasPrefix(changes[0].Trace, "00-"+aTrace) || strings.Contains(changes[0].Trace, aSpan) {
 		t.Errorf("the order is in the log as %+v, %v", changes, err)
+	}
+}
+
+// Agents hear which request an item goes back to, over the changes of others that lie
+// between, and whose it is. What nobody has asked for keeps the cause that it has.
+func TestItemsAreHandedOverWithTheirCause(t *testing.T) {
+	w := newWorld(t)
+	w.register("c1")
+	a := w.agent("c1")
+	a.sync()
+	order := func(name, request string) ledger.Object {
+		t.Helper()
+		var made struct{ ID string }
+		req, err := http.NewRequestWithContext(t.Context(), "POST", w.server.URL+"/api/v1/dinosaurs", strings.NewReader(`{"name":"`+name+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer alice")
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("X-Request-ID", request)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if err := json.NewDecoder(resp.Body).Decode(&made); err != nil || made.ID == "" {
+			t.Fatal(resp.Status, err)
+		}
+		o, err := w.ledger.Get(t.Context(), ledger.Ref{Kind: instance.Kind.Name, ID: made.ID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	handed := func(id string) string {
+		for a.told[id].ID == "" {
+			a.hold()()
+		}
+		return a.told[id].Cause + " " + a.told[id].Org
+	}
+	rex := order("rex", "night-shift-4711")
+	w.cause = ledger.ByChange(rex.Ref, rex.Version)
+	moved := w.edit(rex.ID, func(in *instance.Instance) { in.Phase = instance.Preparing })
+	w.cause = ledger.ByChange(moved.Ref, moved.Version)
+	w.place(rex.ID, "c1")
+	if got := handed(rex.ID); got != "request:night-shift-4711 acme" {
+		t.Errorf("it is handed over with %q", got)
+	}
+	// Another object's change: an environment's resource wants it, say.
+	tim := order("tim", "morning-1")
+	w.cause = ledger.ByChange(moved.Ref, moved.Version)
+	w.place(tim.ID, "c1")
+	if got := handed(tim.ID); got != "request:night-shift-4711 acme" {
+		t.Errorf("what another one's change wants is handed over with %q", got)
+	}
+	una := order("una", "morning-2")
+	w.cause = ""
+	w.place(una.ID, "c1")
+	if got := handed(una.ID); got != "schedule:test acme" {
+		t.Errorf("what nobody has asked for is handed over with %q", got)
+	}
+	a.seen[rex.ID] = v1.ObservedItem{ID: rex.ID, Generation: 1, State: "installing"}
+	a.sync()
+	a.told, a.seq = map[string]v1.Item{}, 0 // a restart without what it kept
+	a.sync()
+	if it := a.told[rex.ID]; it.Cause != "" || it.Org != "acme" {
+		t.Errorf("it is handed over again as %+v", it)
 	}
 }
 

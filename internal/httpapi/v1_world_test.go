@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -119,6 +120,7 @@ type world struct {
 	logMu     sync.Mutex
 	written   chan struct{} // holds a signal after something was logged
 	trace     string        // that what is edited is in
+	cause     ledger.Cause  // of what is edited; empty: the test
 }
 
 func (w *world) Write(p []byte) (int, error) {
@@ -255,7 +257,7 @@ func (w *world) edit(id string, change func(*instance.Instance)) ledger.Object {
 	}
 	o.Fields["cluster"] = in.Status.Cluster
 	r, err := w.ledger.Commit(w.Context(), ledger.Set{
-		Actor: "system", Cause: ledger.BySchedule("test"), Trace: w.trace, Puts: []ledger.Put{{Object: o, Expect: o.Version, Op: in.Phase}},
+		Actor: "system", Cause: cmp.Or(w.cause, ledger.BySchedule("test")), Trace: w.trace, Puts: []ledger.Put{{Object: o, Expect: o.Version, Op: in.Phase}},
 	})
 	if err != nil {
 		w.Fatal(err)

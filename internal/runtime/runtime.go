@@ -9,6 +9,8 @@ package runtime
 import (
 	"context"
 	"encoding/json"
+
+	"github.com/droverhq/drover/internal/ledger"
 )
 
 // Runtime makes items real on one data plane. Methods may be called concurrently.
@@ -65,6 +67,20 @@ type Item struct {
 	Delete     bool
 	Body       json.RawMessage
 	Proof      string // the control plane's signature; kept with the item
+	Cause      string // what wanted it so, and ...
+	Org        string // ... whose it is: for the log alone; empty: not known
+}
+
+// About returns a context of work on the item: what is logged in it says what it is
+// done for, and whom.
+func (it Item) About(ctx context.Context) context.Context { return About(ctx, it.Cause, it.Org) }
+
+// About returns a context of work on what has this cause and is this organisation's.
+func About(ctx context.Context, cause, org string) context.Context {
+	if cause != "" {
+		ctx = ledger.WithCause(ctx, ledger.Cause(cause))
+	}
+	return ledger.WithOrg(ctx, org)
 }
 
 // Observed is one instance as it is. Its maps belong to the runtime: they are

@@ -55,7 +55,7 @@ func (m *memory) mended() {
 // heal tells the log that something was put right. Where it goes on like that, others
 // have their turn first.
 func (w *writer) heal(k kind, name, what string) error {
-	w.s.r.cfg.Logger.Warn("put right what was not done by us", "kind", k.kind, "name", name, "what", what, "item", w.e.Record.ID)
+	w.s.r.cfg.Logger.WarnContext(w.e.Record.About(context.Background()), "put right what was not done by us", "kind", k.kind, "name", name, "what", what, "item", w.e.Record.ID)
 	if w.s.often(k, name) {
 		return fault.New(fault.Unavailable, "somebody keeps changing the %s of Argo CD; it is put right now and then", k.kind).Because("changed-meanwhile")
 	}

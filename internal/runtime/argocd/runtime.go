@@ -126,7 +126,7 @@ func (r *Runtime) inherit(ctx context.Context, it runtime.Item) error {
 	if err != nil || !held {
 		return err
 	}
-	r.cfg.Logger.Info("a deployment that this agent carried out itself is Argo CD's from now on", "item", it.ID)
+	r.cfg.Logger.InfoContext(ctx, "a deployment that this agent carried out itself is Argo CD's from now on", "item", it.ID)
 	return beside.Release(ctx, it.ID)
 }
 

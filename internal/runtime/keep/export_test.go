@@ -1,6 +1,15 @@
 package keep
 
-import "github.com/droverhq/drover/internal/runtime"
+import (
+	"log/slog"
+
+	"github.com/droverhq/drover/internal/runtime"
+)
+
+// Complain is what a shift says of an item that cannot be applied.
+func Complain(log *slog.Logger, r Record, err error) {
+	(&Shift{d: &Desk{cfg: Config{Logger: log}}}).Complain(&Entry{Record: r}, err)
+}
 
 // Offer gives a record an item, as Apply does.
 func Offer(r *Record, it runtime.Item) (same bool, err error) {

@@ -1,7 +1,9 @@
 package keep_test
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/runtime"
 	"github.com/droverhq/drover/internal/runtime/keep"
 )
@@ -57,6 +60,38 @@ func TestRecordProperty(t *testing.T) {
 			}
 		}
 	})
+}
+
+// about keeps what the context of a line knows.
+type about struct {
+	slog.Handler
+	cause ledger.Cause
+	org   string
+}
+
+func (a *about) Enabled(context.Context, slog.Level) bool { return true }
+
+func (a *about) Handle(ctx context.Context, _ slog.Record) error {
+	a.cause, _ = ledger.KnownCause(ctx)
+	a.org = ledger.OrgOf(ctx)
+	return nil
+}
+
+// A complaint goes back to the request that wanted the item, also after a restart.
+func TestComplaintsSayForWhom(t *testing.T) {
+	var r keep.Record
+	if _, err := keep.Offer(&r, runtime.Item{ID: "a", Generation: 1, Token: 1, Cause: "request:night-shift-4711", Org: "acme", Body: json.RawMessage(`{}`)}); err != nil {
+		t.Fatal(err)
+	}
+	back, _, err := keep.PackAndUnpack(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said about
+	keep.Complain(slog.New(&said), back, fault.New(fault.Unavailable, "away"))
+	if said.cause != "request:night-shift-4711" || said.org != "acme" {
+		t.Errorf("it is said for %q of %q", said.cause, said.org)
+	}
 }
 
 func TestFailed(t *testing.T) {

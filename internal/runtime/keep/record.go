@@ -3,6 +3,7 @@ package keep
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"io"
 
@@ -20,6 +21,8 @@ type Record struct {
 	Delete     bool            `json:"delete,omitempty"`
 	Body       json.RawMessage `json:"body,omitempty"`
 	Proof      string          `json:"proof,omitempty"`
+	Cause      string          `json:"cause,omitempty"` // what wanted it, and ...
+	Org        string          `json:"org,omitempty"`   // ... whose it is: for the log
 	// Inventory lists what may be there because of this item. It is written
 	// before what it lists is made, and shortened after what it listed is gone.
 	Inventory []string `json:"inventory,omitempty"`
@@ -33,6 +36,11 @@ type Record struct {
 	// Seen is what was last told, so that a restart tells the same until it has
 	// looked.
 	Seen runtime.Observed `json:"seen"`
+}
+
+// About returns a context of work on the item, for what is logged in it.
+func (r *Record) About(ctx context.Context) context.Context {
+	return runtime.About(ctx, r.Cause, r.Org)
 }
 
 // fence decides about an item that comes in: an older one is refused, the same
@@ -66,6 +74,7 @@ func (r *Record) take(it runtime.Item) {
 		}
 	}
 	r.ID, r.Kind, r.Epoch, r.Generation, r.Token, r.Delete, r.Proof = it.ID, it.Kind, it.Epoch, it.Generation, it.Token, it.Delete, it.Proof
+	r.Cause, r.Org = it.Cause, it.Org
 	r.Body, r.Farewell = nil, nil
 	switch {
 	case !it.Delete:

@@ -215,7 +215,7 @@ func (s *Shift) Show(e *Entry, seen runtime.Observed) {
 func (s *Shift) Complain(e *Entry, err error) {
 	if text := err.Error(); e.message != text {
 		e.message = text
-		s.d.cfg.Logger.Warn("cannot apply an item", "item", e.Record.ID, "reason", fault.Reason(err), "error", text)
+		s.d.cfg.Logger.WarnContext(e.Record.About(context.Background()), "cannot apply an item", "item", e.Record.ID, "reason", fault.Reason(err), "error", text)
 	}
 }
 

@@ -89,7 +89,7 @@ func (s *shift) mended(ctx context.Context, e *keep.Entry) error {
 		e.Record.Own = own
 		return err
 	}
-	s.r.cfg.Logger.Warn("put right what was not done by us", "what", m.Healing.What, "item", e.Record.ID)
+	s.r.cfg.Logger.WarnContext(e.Record.About(ctx), "put right what was not done by us", "what", m.Healing.What, "item", e.Record.ID)
 	m.Healed, m.Healing = m.Healing, nil
 	return s.memorize(ctx, e, m)
 }

@@ -134,7 +134,7 @@ func (in *instance) apply(it runtime.Item) (again bool, err error) {
 		return false, fault.New(fault.Unavailable, "%s is being removed", in.id)
 	}
 	next := item{ID: in.id, Kind: it.Kind, Epoch: it.Epoch, Generation: it.Generation, Token: it.Token, Nonce: old.Nonce,
-		Delete: it.Delete, Body: it.Body, Proof: it.Proof}
+		Delete: it.Delete, Body: it.Body, Proof: it.Proof, Cause: it.Cause, Org: it.Org}
 	if it.Delete {
 		next.Body = old.Body
 	}
@@ -166,6 +166,12 @@ func (in *instance) apply(it runtime.Item) (again bool, err error) {
 		}
 	}
 	return false, nil
+}
+
+// about is the context of what is logged of the instance.
+func (in *instance) about() context.Context {
+	it, _ := in.wanted()
+	return runtime.About(context.Background(), it.Cause, it.Org)
 }
 
 // abandon leaves no trace of an instance that never came to be.

@@ -114,7 +114,7 @@ func (in *instance) spawn(c command) error {
 		p.exit = describe(cmd.Wait())
 		close(p.done)
 	}()
-	in.r.cfg.Logger.Info("an instance was started", "instance", in.id, "pid", p.PID, "port", port)
+	in.r.cfg.Logger.InfoContext(in.about(), "an instance was started", "instance", in.id, "pid", p.PID, "port", port)
 	return nil
 }
 
@@ -173,7 +173,7 @@ func describe(err error) string {
 func (in *instance) keep(c child) error {
 	err := writeJSON(filepath.Join(in.home(), "process.json"), c, false)
 	if err != nil {
-		in.r.cfg.Logger.Warn("cannot write down an instance's process", "instance", in.id, "error", err)
+		in.r.cfg.Logger.WarnContext(in.about(), "cannot write down an instance's process", "instance", in.id, "error", err)
 	}
 	return err
 }

@@ -27,6 +27,8 @@ type item struct {
 	Rejected   bool            `json:"rejected,omitempty"`
 	Body       json.RawMessage `json:"body,omitempty"`
 	Proof      string          `json:"proof,omitempty"`
+	Cause      string          `json:"cause,omitempty"`
+	Org        string          `json:"org,omitempty"`
 
 	buried bool // nothing but the tombstone is left
 }

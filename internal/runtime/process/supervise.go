@@ -72,7 +72,7 @@ func (in *instance) watch(ctx context.Context, rev int64, doc document) {
 	}
 	for {
 		if in.reap() {
-			in.r.cfg.Logger.Warn("an instance's process ended", "instance", in.id, "why", p.exit)
+			in.r.cfg.Logger.WarnContext(in.about(), "an instance's process ended", "instance", in.id, "why", p.exit)
 			return
 		}
 		why := in.health(ctx, doc.Spec.Process.Health)
@@ -98,14 +98,14 @@ func (in *instance) watch(ctx context.Context, rev int64, doc document) {
 			}
 		}
 		if why != "" && time.Since(lastGood) > in.r.cfg.Hang {
-			in.r.cfg.Logger.Warn("an instance does not answer and is started again", "instance", in.id, "why", why)
+			in.r.cfg.Logger.WarnContext(in.about(), "an instance does not answer and is started again", "instance", in.id, "why", why)
 			if in.stop(ctx) {
 				in.failures++
 			}
 			return
 		}
 		if err := program.Bound(in.logPath(), in.r.cfg.LogLimit); err != nil {
-			in.r.cfg.Logger.Warn("cannot keep an instance's log small", "instance", in.id, "error", err)
+			in.r.cfg.Logger.WarnContext(in.about(), "cannot keep an instance's log small", "instance", in.id, "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -127,7 +127,7 @@ func (in *instance) good(rev int64, doc document) {
 	if !p.Ready {
 		p.Ready = true
 		in.keep(p.child)
-		in.r.cfg.Logger.Info("an instance is ready", "instance", in.id, "pid", p.PID, "port", p.Port, "took", time.Since(p.started))
+		in.r.cfg.Logger.InfoContext(in.about(), "an instance is ready", "instance", in.id, "pid", p.PID, "port", p.Port, "took", time.Since(p.started))
 	}
 	in.showReady(rev, doc, p.Port)
 }
@@ -148,7 +148,7 @@ func (in *instance) start(ctx context.Context, rev int64, doc document) {
 	}
 	if err := in.spawn(doc.Spec.Process); err != nil {
 		in.failures++
-		in.r.cfg.Logger.Warn("cannot start an instance", "instance", in.id, "error", err)
+		in.r.cfg.Logger.WarnContext(in.about(), "cannot start an instance", "instance", in.id, "error", err)
 		in.show(rev, runtime.Error, "it cannot be started: "+err.Error())
 	}
 }
@@ -208,7 +208,7 @@ func (in *instance) stop(ctx context.Context) bool {
 	}
 	in.target.Store(0)
 	if err := program.StopGroup(p.proof); err != nil {
-		in.r.cfg.Logger.Warn("cannot ask an instance to end", "instance", in.id, "error", err)
+		in.r.cfg.Logger.WarnContext(in.about(), "cannot ask an instance to end", "instance", in.id, "error", err)
 	}
 	in.r.cfg.step("asked")
 	if !p.wait(ctx, in.r.cfg.Grace) {
@@ -216,7 +216,7 @@ func (in *instance) stop(ctx context.Context) bool {
 			return false
 		}
 		if err := program.KillGroup(p.proof); err != nil {
-			in.r.cfg.Logger.Warn("cannot end an instance", "instance", in.id, "error", err)
+			in.r.cfg.Logger.WarnContext(in.about(), "cannot end an instance", "instance", in.id, "error", err)
 		}
 		if !p.wait(ctx, in.r.cfg.Grace) {
 			return false
@@ -234,7 +234,7 @@ func (in *instance) sweep(ctx context.Context) bool {
 	for wait := time.Millisecond; ctx.Err() == nil; wait = min(2*wait, time.Second) {
 		all, err := program.Scan()
 		if err != nil {
-			in.r.cfg.Logger.Warn("cannot look for what an instance left", "instance", in.id, "error", err)
+			in.r.cfg.Logger.WarnContext(in.about(), "cannot look for what an instance left", "instance", in.id, "error", err)
 		}
 		left := 0
 		for _, f := range all {
@@ -244,7 +244,7 @@ func (in *instance) sweep(ctx context.Context) bool {
 			left++
 			p := program.Proof{PID: f.PID, Birth: f.Birth, Nonce: f.Nonce}
 			if err := program.KillOne(p); err != nil {
-				in.r.cfg.Logger.Warn("cannot end what an instance left", "instance", in.id, "pid", f.PID, "error", err)
+				in.r.cfg.Logger.WarnContext(in.about(), "cannot end what an instance left", "instance", in.id, "pid", f.PID, "error", err)
 			}
 		}
 		if left == 0 && err == nil {
@@ -295,7 +295,7 @@ func (in *instance) remove(ctx context.Context, rev int64) bool {
 	defer in.mu.Unlock()
 	in.removing = false
 	if err != nil {
-		in.r.cfg.Logger.Error("cannot remove an instance", "instance", in.id, "error", err)
+		in.r.cfg.Logger.ErrorContext(runtime.About(ctx, it.Cause, it.Org), "cannot remove an instance", "instance", in.id, "error", err)
 		in.seen.State, in.seen.Message = runtime.Error, "its directory cannot be removed"
 		in.r.notify()
 		in.mu.Unlock()
