@@ -61,6 +61,10 @@ type Synced struct {
 	// plane does not have like that: their items are to come with the next message.
 	Observed []int `json:"observed,omitempty"`
 
+	// Sites are where both sites are reached, where there are two: an agent whose own
+	// is gone, or refuses it with 421, goes to the other one.
+	Sites []string `json:"sites,omitempty"`
+
 	// Token to use from now on in place of one that ends soon.
 	Token string `json:"token,omitempty"`
 	// Keys that sign items, as a JSON Web Key Set, where the agent knows others.

@@ -4,13 +4,15 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/kubeapi"
 )
 
 // mount puts the identity provider and the webhook of custom resources beside the API.
-func (s *Server) mount(api http.Handler) http.Handler {
+func (s *Server) mount(api http.Handler, authenticator *access.Authenticator) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
+	s.siteRoutes(mux, authenticator)
 	if s.home != nil {
 		mux.Handle(kubeapi.AdmissionPath, s.home.Admission())
 	}

@@ -61,6 +61,13 @@ type Settings struct {
 	TLSClientCA   string        // authorities whose clients are known by their certificates; default: nobody is
 	TLSClientAuth string        // who must show one: agents or all; default agents
 	Plaintext     []string      // places elsewhere that are spoken to unencrypted; default: none
+
+	Primary        bool   // this is the primary of two sites
+	PrimaryURL     string // this is the secondary, and that is where the primary is
+	PrimaryCluster string // likewise: the name that the primary is registered with
+	SecondaryURL   string // primary: where the secondary is; default: it says so itself
+	Site           string // name of this site; default: its role
+	Witness        string // consul:<URL>/<key>, outside both sites; default: none
 }
 
 // Config of a control plane.
@@ -73,6 +80,9 @@ type Config struct {
 	// Observer sees the ledger's commits besides the metrics; for tests that
 	// crash the process at a chosen one.
 	Observer sqlledger.Observer
+
+	site *keeper // one of two sites; nil: it stands alone
+	life life    // what it does at the moment
 }
 
 // AgentSettings of an agent, as the command line has them.

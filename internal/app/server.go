@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +36,7 @@ import (
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/reconcile"
+	"github.com/droverhq/drover/internal/site"
 	"github.com/droverhq/drover/internal/sqlledger"
 	"github.com/droverhq/drover/internal/subscription"
 	"github.com/droverhq/drover/internal/template"
@@ -55,6 +55,7 @@ type Server struct {
 	log           *slog.Logger
 	listener      net.Listener
 	ledger        store
+	opened        *sqlledger.Ledger // which is behind it
 	feed          *ledger.Feed
 	issuer        *access.Issuer
 	offering      *offering.Service
@@ -137,7 +138,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.calls = newCallMetrics(registry)
 	s.git = newRepositories(s.calls)
 	commits := newLedgerMetrics(registry, s.log, s.cfg.Observer)
-	opened, err := sqlledger.Open(ctx, sqlledger.Config{URL: s.cfg.Database, Kinds: Kinds(), Key: key, Epoch: s.cfg.Epoch, Observer: commits})
+	opened, err := s.openStore(ctx, sqlledger.Config{URL: s.cfg.Database, Kinds: Kinds(), Key: key, Epoch: s.cfg.Epoch, Observer: commits})
 	if fault.Reason(err) == "wrong-key" && s.cfg.MasterKey == "" && os.IsNotExist(missing) {
 		os.Remove(s.cfg.MasterKeyFile) // the one just made must not be taken for the right one
 		return fault.New(fault.Invalid, "%s is missing, and the ledger was made with it: copy it from the first replica or a backup", s.cfg.MasterKeyFile)
@@ -148,7 +149,7 @@ func (s *Server) open(ctx context.Context) error {
 	if s.ledger, err = steady(opened, s.begin); err != nil {
 		return err
 	}
-	s.ledger = recorded(insist(s.ledger, s.calls))
+	s.ledger = recorded(insist(s.sited(s.ledger), s.calls))
 	s.feed = ledger.NewFeed(s.ledger)
 	s.users = access.NewUsers(s.ledger)
 	s.policy = policy.NewService(policy.Config{Store: s.ledger, Log: s.log})
@@ -230,7 +231,7 @@ func (s *Server) open(ctx context.Context) error {
 		people = s.users
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
-	api, err := httpapi.New(httpapi.Config{
+	apiConfig := httpapi.Config{
 		Ending: s.ending, Begin: s.begin, Behind: s.behind,
 		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy, Approvals: guard, Audit: s.audit, Proxies: proxies,
 		Instances: instances, Clusters: s.clusters, Environments: s.environments, Templates: s.templates, Deployments: s.deployments, Subscriptions: s.subscriptions, Rejected: putAside{s.bus.Aside()}, Policy: s.policy, Accounts: accounts, Users: people,
@@ -238,40 +239,25 @@ func (s *Server) open(ctx context.Context) error {
 		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable, Tracer: s.tracer, AgentCertificates: s.cfg.TLSClientCA != "",
 		Doctor: &examiner{Server: s, store: opened, commits: commits, runs: runs},
 		Log:    s.log, Metrics: registry, Rate: s.cfg.RateLimit,
-	})
+	}
+	if s.cfg.site != nil {
+		apiConfig.Site = s.cfg.site
+		s.cfg.site.register(registry)
+	}
+	api, err := httpapi.New(apiConfig)
 	if err != nil {
 		return err
 	}
-	s.handler = s.known(s.mount(api))
+	s.handler = s.known(s.mount(api, authenticator))
 	s.commands.API = api
 	ctx = ledger.WithCause(ctx, ledger.BySchedule("start"))
 	if err := errors.Join(s.offering.Load(ctx), s.policy.Load(ctx)); err != nil {
 		return err
 	}
+	if s.reads() {
+		return nil
+	}
 	return s.offering.Seed(ctx, offerings.FS)
-}
-
-// authenticator knows whose tokens are good: the server's own, those of its
-// identity provider, and those of other issuers by name.
-func (s *Server) authenticator() (*access.Authenticator, error) {
-	var err error
-	if s.issuer, err = access.NewIssuer(access.IssuerConfig{Store: s.ledger}); err != nil {
-		return nil, err
-	}
-	var issuers []access.OIDC
-	for _, url := range s.cfg.Issuers {
-		issuers = append(issuers, access.OIDC{
-			Issuer: url, Audience: s.cfg.Audience,
-			Admins: slices.Contains(s.cfg.Trust, "admins"), Agents: slices.Contains(s.cfg.Trust, "agents"),
-		})
-	}
-	at := s.outside.sso.Endpoints()
-	if s.outside.realm == nil && !slices.Contains(s.cfg.Issuers, at.Issuer) {
-		// The accounts of agents are there, made by this server.
-		issuers = append(issuers, access.OIDC{Issuer: at.Issuer, JWKSURL: at.JWKSURL, Audience: s.cfg.Audience, Agents: true,
-			Admins: slices.Contains(s.cfg.Trust, "admins")})
-	}
-	return access.NewAuthenticator(access.AuthenticatorConfig{OIDC: issuers, Builtin: s.issuer, Realm: s.outside.realm, Client: issuerClient(s.calls)})
 }
 
 // Close gives back what New has opened. Run does it by itself.
@@ -302,8 +288,10 @@ const shutdown = 10 * time.Second
 // caller adds.
 func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) error) error {
 	defer s.Close()
-	if err := s.writeAccess(ctx); err != nil {
-		return err
+	if !s.reads() {
+		if err := s.writeAccess(ctx); err != nil {
+			return err
+		}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	close(s.begin)
@@ -330,6 +318,22 @@ func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) erro
 		defer cancel()
 		return errors.Join(web.Shutdown(bounded), s.behind.Wait(bounded))
 	})
+	tasks := s.tasks()
+	for _, run := range append(tasks, more...) {
+		group.Go(func() error { return run(ctx) })
+	}
+	err := group.Wait()
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// tasks are what a server does besides answering.
+func (s *Server) tasks() []func(context.Context) error {
+	if s.reads() {
+		return s.following()
+	}
 	tasks := []func(context.Context) error{
 		s.loop.Run, s.feed.Run, s.refreshAccess, s.retain,
 		func(ctx context.Context) error { return s.offering.Follow(ctx, s.feed) },
@@ -357,18 +361,14 @@ func (s *Server) Run(ctx context.Context, more ...func(ctx context.Context) erro
 	if dir := s.cfg.OfferingsDir; dir != "" {
 		tasks = append(tasks, func(ctx context.Context) error { return s.offering.WatchDir(ctx, dir) })
 	}
-	for _, run := range append(tasks, more...) {
-		group.Go(func() error { return run(ctx) })
-	}
-	err := group.Wait()
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
+	return tasks
 }
 
 // Serve runs a control plane without a data plane until ctx ends.
 func Serve(ctx context.Context, c Config) error {
+	if c.role() != site.Standalone {
+		return serveSite(ctx, c)
+	}
 	s, err := New(ctx, c)
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ const statesPath = "/api/v1/state/"
 // tells a secret or changes anything.
 func open(path string) bool {
 	switch path {
-	case "/healthz", "/readyz", "/metrics", kubeapi.AdmissionPath:
+	case "/healthz", "/readyz", "/metrics", sitePath, kubeapi.AdmissionPath:
 		return true
 	}
 	return false

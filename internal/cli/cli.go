@@ -124,7 +124,7 @@ Settings come from flags, then DROVER_* variables, then --config FILE, then defa
 		"run": {c.upCommand(), c.serverCommand(), c.agentCommand(), c.caCommand()},
 		"verb": {c.applyCommand(), c.envCommand(), c.templateCommand(), c.deployCommand(), c.clusterCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand(),
 			c.promoteCommand(), c.suspendCommand(), c.resumeCommand(), c.upgradeCommand(), c.resetCommand(), c.approveCommand(), c.refuseCommand(), c.subscriptionCommand()},
-		"look": {c.doctorCommand(), c.searchCommand(), c.placementCommand(), c.eventsCommand(), c.auditCommand(), c.tokenCommand(), c.busCommand(), c.ledgerCommand()},
+		"look": {c.doctorCommand(), c.searchCommand(), c.placementCommand(), c.eventsCommand(), c.auditCommand(), c.tokenCommand(), c.busCommand(), c.ledgerCommand(), c.drCommand()},
 		"self": {c.loginCommand(), c.logoutCommand(), c.configCommand(), c.versionCommand()},
 	} {
 		for _, cmd := range commands {

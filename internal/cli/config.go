@@ -31,6 +31,7 @@ type setting struct {
 	def   string
 	usage string
 	list  bool                    // several values; one text, joined by commas
+	bare  string                  // what the flag means without a value; empty: it needs one
 	quiet bool                    // no flag: whoever lists processes would read it
 	check func(text string) error // nil: any text
 	mask  func(text string) string
@@ -73,6 +74,7 @@ func register(flags *pflag.FlagSet, uses use) {
 			flags.StringSlice(s.name, nil, usage)
 		} else {
 			flags.String(s.name, "", usage+defaultNote(s))
+			flags.Lookup(s.name).NoOptDefVal = s.bare
 		}
 	}
 }

@@ -69,6 +69,12 @@ var settings = []setting{
 	{name: "log-retention", uses: forServer, def: "0s", usage: "how long changes are kept in the log that a later one of the same object has replaced, from 24h on; 0s: for ever", check: checkRetention},
 	{name: "trusted-proxies", uses: forServer, list: true, usage: "`networks` of proxies in front of the server, such as 10.0.0.0/8: where a call came from is what their X-Forwarded-For says; empty: the peer", check: checkNetworks},
 	{name: "provider-options", uses: forServer, list: true, usage: "`options` of what makes clusters: template.binary=/path/of/tofu", check: checkPairs},
+	{name: "primary", uses: forServer, def: "false", bare: "true", usage: "this is the primary of two sites: `true` or false", check: oneOf("true", "false")},
+	{name: "primary-url", uses: forServer, usage: "this is the secondary of two sites, and its primary is at this `URL`", check: checkServer},
+	{name: "primary-cluster-name", uses: forServer, usage: "this is the secondary of two sites, and its primary is registered in Consul with this `name`: drover, drover.service.east.consul"},
+	{name: "secondary-url", uses: forServer, usage: "`URL` of the secondary, for the primary; empty: it says so itself", check: checkServer},
+	{name: "site", uses: forServer, usage: "`name` of this one of two sites, for people and for the witness; empty: primary or secondary"},
+	{name: "witness", uses: forServer, usage: "`consul:URL/KEY` in a third place: whoever leads holds its lease; empty: an operator's word decides", check: checkWitness},
 	{name: "agent-image", uses: forServer, usage: "container `image` of agents that are put on clusters; empty: droverhq/drover of this version"},
 
 	{name: "cluster", uses: forAgent, usage: "`id` of the cluster that this agent speaks for"},
@@ -134,6 +140,13 @@ type ServerSettings struct {
 	TLSClientCA   string
 	TLSClientAuth string   // agents or all
 	Plaintext     []string // places
+
+	Primary        bool   // of two sites
+	PrimaryURL     string // secondary: where the primary is
+	PrimaryCluster string // secondary: the name that it is registered with
+	SecondaryURL   string // primary: where the secondary is; empty: it says so
+	Site           string // name; empty: the role
+	Witness        string // consul:URL/KEY; empty: none
 }
 
 // AgentSettings is what agent runs with: likewise, app.AgentSettings.
@@ -195,6 +208,8 @@ func (v values) server() ServerSettings {
 	s.TLSCert, s.TLSKey = v.text("tls-certificate-file"), v.text("tls-key-file")
 	s.TLSClientCA, s.TLSClientAuth = v.text("tls-client-ca-file"), v.text("tls-client-auth")
 	s.Plaintext = split(v.text("plaintext"))
+	s.Primary, s.PrimaryURL, s.PrimaryCluster = v.text("primary") == "true", v.text("primary-url"), v.text("primary-cluster-name")
+	s.SecondaryURL, s.Site, s.Witness = v.text("secondary-url"), v.text("site"), v.text("witness")
 	return s
 }
 
@@ -284,6 +299,15 @@ func checkCollector(text string) error {
 	}
 	if u.User != nil {
 		return errors.New("credentials belong into OTEL_EXPORTER_OTLP_HEADERS, not into the URL")
+	}
+	return nil
+}
+
+func checkWitness(text string) error {
+	rest, ok := strings.CutPrefix(text, "consul:")
+	u, err := url.Parse(rest)
+	if !ok || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || len(u.Path) < 2 {
+		return errors.New("want consul:http://HOST:8500/KEY")
 	}
 	return nil
 }

@@ -244,6 +244,7 @@ func (x *exchange) fits(ctx context.Context) error {
 		return fault.New(fault.Conflict, "the agent follows ledger %.64s, this control plane has %s: it is another one, and the agent must not follow it", q.Ledger, x.head.Ledger).Because("epoch")
 	}
 	if q.Epoch > x.head.Epoch {
+		x.saw(q.Epoch)
 		return fault.New(fault.Conflict, "the agent has followed epoch %d, this ledger is in %d: it may be an old copy, and the agent must not follow it", q.Epoch, x.head.Epoch).Because("epoch")
 	}
 	if x.fresh = q.Ledger == "" || q.Epoch < x.head.Epoch; x.fresh || q.Seq <= x.head.Seq {

@@ -110,7 +110,7 @@ func (it *hubItem) part() part {
 func (x *exchange) answer(ctx context.Context, see outlook) (out v1.Synced, news bool, err error) {
 	out = v1.Synced{
 		Protocol: v1.Protocol, Ledger: x.head.Ledger, Epoch: x.head.Epoch, Seq: see.seq,
-		Interval: int64(x.Interval / time.Second), Observed: x.ask, Token: x.token, Keys: x.keys,
+		Interval: int64(x.Interval / time.Second), Observed: x.ask, Token: x.token, Keys: x.keys, Sites: x.sites(),
 	}
 	since := x.req.Seq
 	if x.fresh {

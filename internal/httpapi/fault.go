@@ -66,6 +66,7 @@ var catalogue = []code{
 	{115, 403, "The maximum number of service accounts is reached"},
 	{120, 403, "Insufficient quota"},
 	{121, 500, "Failed to check quota"},
+	{421, 421, "This site does not take writes: another one leads"},
 	{429, 429, "Too many requests"},
 	{1000, 500, "Unable to send an error response"},
 }
@@ -81,6 +82,7 @@ var reasons = map[string]int{
 	"account-name": 38, "account-description": 39, "account-id": 40, "account": 113, "account-limit": 115,
 	"account-create": 110, "account-get": 111, "account-delete": 112, "quota-check": 121,
 	"sso-create": 106, "sso-secret": 107, "sso-get": 108, "sso-delete": 109,
+	"secondary":     421,
 	"cluster-taken": 44, "cluster-id": 45, "external-id": 46, "dns-name": 47,
 }
 

@@ -104,6 +104,9 @@ func (s *server) serve(mux *http.ServeMux, w *response, r *http.Request, t *trac
 	if cors(w, r) {
 		return
 	}
+	if s.Site != nil {
+		s.Site.Mark(w.Header())
+	}
 	s.resolve(r, t)
 	release, err := s.admit(r.Context())
 	if err != nil {
@@ -133,6 +136,9 @@ func (s *server) serve(mux *http.ServeMux, w *response, r *http.Request, t *trac
 	t.user, t.org = who.Actor(), who.Org
 	if limited := s.limits.take(w, r, who); limited != nil {
 		err = limited
+	}
+	if err == nil {
+		err = s.elsewhere(r)
 	}
 	if err != nil {
 		s.fail(w, r, err)

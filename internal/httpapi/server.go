@@ -51,6 +51,8 @@ type Config struct {
 	Audit *audit.Service
 	// Doctor says how the server is; nil: nobody does.
 	Doctor Doctor
+	// Site is this one of two; nil: it stands alone.
+	Site Site
 	// Proxies are the networks of proxies whose word counts for where a request came
 	// from; none: it came from the peer.
 	Proxies []netip.Prefix
@@ -256,7 +258,8 @@ func (s *server) readyz(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, status, answer)
 		return
 	}
-	writeText(w, http.StatusOK, "ready\n")
+	status, text := s.standing()
+	writeText(w, status, text)
 }
 
 func (s *server) jwks(w http.ResponseWriter, r *http.Request) {

@@ -45,6 +45,7 @@ func (o *own) routes() {
 	o.routesOperator()
 	o.routesAudit()
 	o.routesDoctor()
+	o.routesSite()
 	o.routesCluster()
 	o.routesPlacement()
 	o.routesTemplate()

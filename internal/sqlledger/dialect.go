@@ -82,7 +82,7 @@ var sqliteDialect = dialect{
 // connect opens the database that the URL names.
 func connect(ctx context.Context, c Config, changed func()) (engine, *dialect, error) {
 	switch scheme, rest, found := strings.Cut(c.URL, "://"); {
-	case found && (scheme == "postgres" || scheme == "postgresql"):
+	case onPostgres(c.URL):
 		d := postgresDialect
 		e, err := openPostgres(ctx, c, changed)
 		if err != nil {
@@ -102,6 +102,10 @@ func connect(ctx context.Context, c Config, changed func()) (engine, *dialect, e
 	d := sqliteDialect
 	e, err := openSQLite(ctx, c.URL, c.ReadOnly)
 	return e, &d, err
+}
+
+func onPostgres(url string) bool {
+	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
 func (d *dialect) lockSchema() []query {

@@ -29,6 +29,15 @@ func (l *Ledger) inspect(ctx context.Context) error {
 	if version < int64(len(migrations)) {
 		return older("has schema version %d, and this program reads version %d", version, len(migrations))
 	}
+	if l.vault != nil {
+		var stored []byte
+		if err := l.engine.read(ctx, "SELECT key_check FROM head", nil, func(scan scanner) error { return scan(&stored) }); err != nil {
+			return err
+		}
+		if len(stored) > 0 && l.vault.Check(stored) != nil {
+			return wrongKey()
+		}
+	}
 	declared := map[[2]string]bool{}
 	err = l.engine.read(ctx, "SELECT kind, what FROM declared", nil, func(scan scanner) error {
 		var of [2]string

@@ -35,6 +35,8 @@ type Config struct {
 	// that is higher than any before, so that readers of what was lost can tell.
 	// Default: the one that it is in.
 	Epoch int64
+	// Site that begins the epoch by a promotion, where it is not there yet. Default: none.
+	Site string
 	// ReadOnly has the ledger looked at as it lies there: no database is made or
 	// prepared, one that a server of another version has prepared is refused, and
 	// so is every write. Default: it is brought up to date.

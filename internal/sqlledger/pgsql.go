@@ -109,6 +109,20 @@ func lostConnection(err error) bool {
 	return !errors.As(err, &c)
 }
 
+// overtaken reports whether a standby gave a read up for what it had to replay.
+func overtaken(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "40001"
+}
+
+// readError gives the error of a read its kind: nobody else was faster than a read.
+func readError(err error) error {
+	if overtaken(err) {
+		return fault.New(fault.Unavailable, "the standby gave the query up for what it had to replay: %w (hot_standby_feedback = on avoids that)", err)
+	}
+	return pgError(err, false)
+}
+
 // unconnected says why, without the host and the rest of the configuration
 // that the driver's own text repeats.
 func unconnected(err error) string {

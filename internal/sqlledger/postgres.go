@@ -152,8 +152,8 @@ func (e *pg) read(ctx context.Context, sql string, args []any, each func(scan sc
 			return nil
 		}
 		// After a restart of the server the pool holds dead connections.
-		if seen || try == 2 || ctx.Err() != nil || !lostConnection(err) {
-			return pgError(err, false)
+		if seen || try == 2 || ctx.Err() != nil || !lostConnection(err) && !overtaken(err) {
+			return readError(err)
 		}
 	}
 }
@@ -185,8 +185,8 @@ func (e *pg) seek(ctx context.Context, sql string, args []any, each func(scan sc
 			seen = true
 			return each(scan)
 		})
-		if err == nil || seen || try == 2 || ctx.Err() != nil || !lostConnection(err) {
-			return pgError(err, false)
+		if err == nil || seen || try == 2 || ctx.Err() != nil || !lostConnection(err) && !overtaken(err) {
+			return readError(err)
 		}
 	}
 }

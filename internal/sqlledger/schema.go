@@ -70,6 +70,9 @@ var migrations = [][]string{{
 	// Where each epoch begins. What is there already counts as of the one that the ledger is in.
 	`CREATE TABLE epochs (epoch {int} PRIMARY KEY, after_seq {int} NOT NULL)`,
 	`INSERT INTO epochs (epoch, after_seq) SELECT epoch, 0 FROM head WHERE epoch > 1`,
+}, {
+	// Which site began it by a promotion: a copy of this database is no reason to lead.
+	`ALTER TABLE epochs ADD COLUMN site {text} NOT NULL DEFAULT ''`,
 }}
 
 // migrate brings the schema to this program's version, in one transaction and
@@ -116,7 +119,7 @@ func (l *Ledger) migrate(ctx context.Context) error {
 		todo = append(todo, statement{op: raw, sql: "UPDATE head SET schema_version = $1", args: []any{int64(len(migrations))}})
 	}
 	if l.config.Epoch > 1 {
-		todo = append(todo, statement{op: raw, sql: "INSERT INTO epochs (epoch, after_seq) SELECT CAST($1 AS bigint), seq FROM head WHERE epoch < CAST($1 AS bigint)", args: []any{l.config.Epoch}},
+		todo = append(todo, statement{op: raw, sql: "INSERT INTO epochs (epoch, after_seq, site) SELECT CAST($1 AS bigint), seq, CAST($2 AS text) FROM head WHERE epoch < CAST($1 AS bigint)", args: []any{l.config.Epoch, l.config.Site}},
 			statement{op: raw, sql: "UPDATE head SET epoch = $1 WHERE epoch < $1", args: []any{l.config.Epoch}})
 	}
 	return l.engine.save(ctx, todo, false)
@@ -162,7 +165,7 @@ func (l *Ledger) checkKey(ctx context.Context) error {
 	}
 	if len(stored) > 0 {
 		if err := l.vault.Check(stored); err != nil {
-			return fault.New(fault.Invalid, "the master key is not the one that this ledger was made with").Because("wrong-key")
+			return wrongKey()
 		}
 		return nil
 	}
@@ -171,4 +174,8 @@ func (l *Ledger) checkKey(ctx context.Context) error {
 		return fmt.Errorf("cannot store the key's check value: %w", err)
 	}
 	return nil
+}
+
+func wrongKey() error {
+	return fault.New(fault.Invalid, "the master key is not the one that this ledger was made with").Because("wrong-key")
 }

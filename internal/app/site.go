@@ -1,0 +1,349 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/site"
+	"github.com/droverhq/drover/internal/sqlledger"
+)
+
+const (
+	followEach = 50 * time.Millisecond // between looks at a standby: changes are read no later
+	leadEach   = 500 * time.Millisecond
+	lookTime   = 3 * time.Second
+	siteFile   = "site.json"
+	// maxAhead bounds the epochs that an agent is believed.
+	maxAhead = 100
+)
+
+// keeper keeps a site in its state, over all lives of the server in this process: a
+// site that comes to lead, or has to stop, has its rooms put together anew.
+//
+// It runs three goroutines, which end with run: one looks at the database, one asks the
+// other site, one has the lease.
+type keeper struct {
+	cfg    Config
+	log    *slog.Logger
+	probe  *sqlledger.Probe
+	lease  *site.Lease // nil: there is no witness
+	client *http.Client
+
+	promoting sync.Mutex // one at a time
+
+	mu       sync.Mutex
+	view     site.View
+	decision site.Decision
+	changed  chan struct{} // closed with each decision that is another one
+	standing sqlledger.Standing
+	looked   time.Time // when the database said that
+	away     error     // why it does not any more
+	asked    error     // why the witness could not be asked
+	peer     peer
+	url      string // where others reach this site
+	ledger   *sqlledger.Ledger
+	token    func(context.Context) (string, error)
+	acts     bool // the rooms of this life act
+}
+
+// kept is what outlives the process.
+type kept struct {
+	Seen int64  `json:"seen_epoch"` // the highest that anybody told of
+	Peer string `json:"peer,omitempty"`
+}
+
+// role is what the settings make of this site.
+func (c *Config) role() site.Role {
+	switch {
+	case c.Primary:
+		return site.Primary
+	case c.PrimaryURL != "" || c.PrimaryCluster != "":
+		return site.Secondary
+	}
+	return site.Standalone
+}
+
+func newKeeper(ctx context.Context, c Config) (*keeper, error) {
+	role := c.role()
+	if c.Primary && (c.PrimaryURL != "" || c.PrimaryCluster != "") {
+		return nil, fault.New(fault.Invalid, "--primary is for the one site, --primary-url or --primary-cluster-name for the other")
+	}
+	k := &keeper{cfg: c, log: newLogger(c.LogLevel, c.LogFormat), client: peerClient(), changed: make(chan struct{})}
+	if c.Witness != "" {
+		if c.Site == "" {
+			return nil, fault.New(fault.Invalid, "--witness needs --site NAME, another one at each site: it is who holds the lease")
+		}
+		register, err := newWitness(c.Witness)
+		if err != nil {
+			return nil, err
+		}
+		k.lease = &site.Lease{Register: register, Site: c.Site}
+	}
+	name := cmp.Or(c.Site, string(role))
+	k.view = site.View{Role: role, Site: name, Witness: k.lease != nil}
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return nil, fault.New(fault.Invalid, "cannot use the data directory: %w", err)
+	}
+	known, err := k.recall()
+	if err != nil {
+		return nil, err
+	}
+	k.view.Seen = known.Seen
+	k.peer.url = cmp.Or(c.PrimaryURL, c.SecondaryURL, known.Peer)
+	k.peer.told = known.Peer
+	k.view.Peer.Wanted = k.peer.url != ""
+	k.decision = site.Plan(k.view, time.Now())
+	k.probe, err = sqlledger.OpenProbe(ctx, sqlledger.Config{URL: c.Database})
+	return k, err
+}
+
+func (k *keeper) recall() (kept, error) {
+	var out kept
+	data, err := os.ReadFile(filepath.Join(k.cfg.DataDir, siteFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	if err != nil {
+		return out, fault.New(fault.Invalid, "cannot tell from %s which epochs were seen (ask the other site with `drover dr status`, then remove it): %w", filepath.Join(k.cfg.DataDir, siteFile), err)
+	}
+	return out, nil
+}
+
+// remember writes down what must be known when the process is started again; the
+// caller has the lock.
+func (k *keeper) remember() {
+	data, err := json.Marshal(kept{Seen: k.view.Seen, Peer: k.peer.told})
+	if err == nil {
+		err = writePrivate(filepath.Join(k.cfg.DataDir, siteFile), append(data, '\n'))
+	}
+	if err != nil {
+		k.log.Error("cannot write down which epoch was seen: after a restart it has to be heard anew", "epoch", k.view.Seen, "error", err)
+	}
+}
+
+// run looks, asks and holds until ctx ends.
+func (k *keeper) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { k.each(ctx, k.pace, k.look) })
+	wg.Go(func() { k.each(ctx, func() time.Duration { return askEach }, k.ask) })
+	if k.lease != nil {
+		wg.Go(func() { k.each(ctx, k.lease.Each, func(ctx context.Context) { k.hold(ctx, 0) }) })
+	}
+	wg.Wait()
+	if k.lease != nil {
+		// Nothing acts any more. Whoever waits for the lease need not wait for its end.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+		defer cancel()
+		if err := k.lease.Release(ctx); err != nil {
+			k.log.Warn("cannot give the lease back; it ends by itself", "error", err)
+		}
+	}
+}
+
+func (k *keeper) each(ctx context.Context, pause func() time.Duration, do func(context.Context)) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		do(ctx)
+		timer.Reset(pause())
+	}
+}
+
+func (k *keeper) pace() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.decision.State == site.Following {
+		return followEach
+	}
+	return leadEach
+}
+
+// look asks the database. While it is away, what it said last counts: a leading site
+// whose database restarts goes on with it.
+func (k *keeper) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	began := time.Now()
+	s, err := k.probe.Look(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if fault.Reason(err) == "no-ledger" && k.view.Role == site.Primary && !s.Recovering {
+		k.view.Database = site.Database{Known: true} // the first life makes it
+		k.decide()
+		return
+	}
+	if k.away = err; err != nil {
+		return
+	}
+	moved := s.Seq != k.standing.Seq || s.Epoch != k.standing.Epoch
+	k.standing, k.looked = s, began
+	k.view.Database = site.Database{Known: true, Recovering: s.Recovering, Epoch: s.Epoch, Begun: s.Begun}
+	if moved && k.ledger != nil {
+		k.ledger.Nudge()
+	}
+	k.decide()
+}
+
+// hold has the lease taken or kept where the decision says so. epoch is the one that a
+// promotion is about to begin; 0: that of the ledger.
+func (k *keeper) hold(ctx context.Context, epoch int64) {
+	k.mu.Lock()
+	acquire := k.decision.Acquire
+	if epoch == 0 {
+		epoch = k.view.Database.Epoch
+		acquire = acquire && k.decision.State != site.Following // a promotion does that itself
+	}
+	k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	err := k.lease.Step(ctx, acquire, epoch)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.asked, k.view.Until = err, k.lease.Until()
+	k.saw(k.lease.Foreign())
+	k.decide()
+}
+
+// Saw implements httpapi.Site. Anything far ahead is no epoch of this ledger, but a
+// mistake that must not stop a site.
+func (k *keeper) Saw(epoch int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if epoch <= k.view.Database.Epoch+maxAhead {
+		k.saw(epoch)
+		k.decide()
+	}
+}
+
+// saw notes the epoch of somebody; the caller has the lock.
+func (k *keeper) saw(epoch int64) {
+	if epoch > k.view.Seen {
+		k.view.Seen = epoch
+		k.remember()
+	}
+}
+
+// decide decides anew; the caller has the lock.
+func (k *keeper) decide() {
+	d := site.Plan(k.view, time.Now())
+	if d == k.decision {
+		return
+	}
+	if d.State != k.decision.State || d.Why != k.decision.Why {
+		level := slog.LevelInfo
+		if d.State == site.Fenced {
+			level = slog.LevelError
+		}
+		k.log.Log(context.Background(), level, "this site is "+string(d.State), "site", k.view.Site, "role", string(k.view.Role), "epoch", k.view.Database.Epoch, "why", d.Why)
+	}
+	k.decision = d
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// leads tells whether this site may act at this very moment: a lease that was had when
+// the last decision was made may have ended since.
+func (k *keeper) leads() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if d := site.Plan(k.view, time.Now()); d.State != site.Leading {
+		return k.refusal(d)
+	}
+	return nil
+}
+
+// Refuse implements httpapi.Site.
+func (k *keeper) Refuse() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := site.Plan(k.view, time.Now())
+	switch {
+	case d.State == site.Leading && !k.acts:
+		return fault.New(fault.Unavailable, "this site is about to lead; try again")
+	case d.State == site.Leading:
+		return nil
+	}
+	return k.refusal(d)
+}
+
+// refusal names where to write instead; the caller has the lock.
+func (k *keeper) refusal(d site.Decision) error {
+	to := "the site that leads (`drover dr status` shows both)"
+	if at := k.primary(); at != "" {
+		to = at
+	}
+	if d.State == site.Following && d.Why == "" {
+		return fault.New(fault.Conflict, "this is the secondary site, which is there for reads: write to %s", to).Because("secondary")
+	}
+	return fault.New(fault.Conflict, "this site does not take writes: %s; write to %s", d.Why, to).Because("secondary")
+}
+
+// lag is how old what is read here may be, at most; the caller has the lock.
+func (k *keeper) lag() time.Duration {
+	lag := k.standing.Now.Sub(k.standing.At) + time.Since(k.looked)
+	// An idle primary writes nothing: then it is its word that there is nothing more.
+	if k.peer.leads && !k.peer.fresh.IsZero() && k.standing.Seq >= k.peer.status.Seq && k.standing.Epoch >= k.peer.status.Epoch {
+		lag = min(lag, time.Since(k.peer.fresh))
+	}
+	return max(lag, 0)
+}
+
+// Status implements httpapi.Site.
+func (k *keeper) Status() v1.Site {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := site.Plan(k.view, time.Now())
+	out := v1.Site{
+		Site: k.view.Site, Role: string(k.view.Role), State: string(d.State), Why: d.Why, URL: k.url, Version: k.cfg.Version,
+		Ledger: k.standing.Ledger, Epoch: k.standing.Epoch, Seq: k.standing.Seq, Standby: k.standing.Recovering,
+	}
+	if d.State == site.Leading && !k.acts {
+		out.State, out.Why = string(site.Waiting), "it is about to lead"
+	}
+	if k.view.Database.Known {
+		out.Age = time.Since(k.looked).Milliseconds()
+	}
+	if k.view.Database.Known && d.State != site.Leading {
+		out.Lag = &v1.Lag{Seconds: k.lag().Seconds()}
+	}
+	if out.Primary = k.primary(); d.State == site.Leading {
+		out.Primary = k.url
+	}
+	for _, u := range []string{k.url, k.peer.told} {
+		if u != "" {
+			out.Sites = append(out.Sites, u)
+		}
+	}
+	if k.lease != nil {
+		out.Lease = &v1.SiteLease{Holder: k.lease.Holder()}
+		if until := k.view.Until; until.After(time.Now()) {
+			out.Lease.Until = &until
+		}
+		if k.asked != nil {
+			out.Lease.Error = k.asked.Error()
+		}
+	}
+	if k.peer.url != "" {
+		out.Peer = k.peer.wire()
+	}
+	return out
+}

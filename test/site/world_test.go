@@ -1,0 +1,110 @@
+//go:build e2e
+
+package site
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/test/drover"
+	"github.com/droverhq/drover/test/postgres"
+)
+
+// world is two sites, each with a database of its own.
+type world struct {
+	first, second *postgres.Server
+	name          string // of the database
+	key           string // file
+	a, b          *drover.Server
+}
+
+type given struct {
+	synchronous bool
+	args        func(site string) []string // more flags of a site
+	primary     func(url string) string    // where the secondary reaches the primary; default: where it is
+}
+
+// pair starts a primary and its secondary.
+func pair(t *testing.T, g given) *world {
+	t.Helper()
+	w := &world{first: postgres.Start(t), key: filepath.Join(t.TempDir(), "master.key")}
+	dsn := postgres.Fresh(t, w.first.URL("postgres"))
+	w.name = dsn[strings.LastIndex(dsn, "/")+1 : strings.LastIndex(dsn, "?")]
+	w.second = w.first.Standby(t, "second")
+	if g.synchronous {
+		w.first.Synchronous(t, "second")
+	}
+	more := func(site string) []string {
+		if g.args == nil {
+			return nil
+		}
+		return g.args(site)
+	}
+	w.a = drover.Serve(t, append([]string{"--database", w.first.URL(w.name), "--master-key-file", w.key, "--primary"}, more("east")...)...)
+	primary := w.a.URL()
+	if g.primary != nil {
+		primary = g.primary(primary)
+	}
+	// Another site has the key by the hand of its operator.
+	w.b = drover.Serve(t, append([]string{"--database", w.second.URL(w.name), "--master-key-file", w.key, "--primary-url", primary}, more("west")...)...)
+	drover.Until(t, "the secondary to have an admin's token", func() bool { _, err := w.b.AdminToken(); return err == nil })
+	drover.Until(t, "the sites to know each other", func() bool {
+		at, err := w.a.Client(t).Site(t.Context())
+		return err == nil && at.Peer != nil && at.Peer.Heard != nil && len(at.Sites) == 2
+	})
+	return w
+}
+
+// call is a client that does not wait for long: what is gone must not keep it.
+func call(t *testing.T, s *drover.Server) *client.Client {
+	t.Helper()
+	token, err := s.AdminToken()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(client.Config{Server: s.URL(), Token: token, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func order(ctx context.Context, c *client.Client, name string) error {
+	_, err := c.Create(ctx, "dinosaurs", v1.CreateInstance{Name: name})
+	return err
+}
+
+func phase(c *client.Client, name string) string {
+	o, err := c.Get(context.Background(), "dinosaurs", name, "")
+	if err != nil {
+		return err.Error()
+	}
+	return o.Phase
+}
+
+func awaitPhase(t *testing.T, c *client.Client, name, want string) {
+	t.Helper()
+	drover.Until(t, name+" to be "+want, func() bool { return phase(c, name) == want })
+}
+
+func awaitState(t *testing.T, s *drover.Server, want string) v1.Site {
+	t.Helper()
+	var at v1.Site
+	drover.Until(t, "the site to be "+want, func() bool {
+		var err error
+		at, err = call(t, s).Site(t.Context())
+		return err == nil && at.State == want
+	})
+	return at
+}
+
+func TestMain(m *testing.M) {
+	os.Setenv("DROVER_TEST_POSTGRES", "") // servers of our own, which can be killed
+	os.Exit(m.Run())
+}
