@@ -91,6 +91,11 @@ type Platform struct {
 	Version string `json:"version,omitempty" doc:"Of Kubernetes"`
 	Nodes   int64  `json:"nodes,omitempty"`
 	Routes  string `json:"routes,omitempty" doc:"What carries hosts: route, gateway, ingress, proxy"`
+	// Of an Argo CD, counted every three minutes.
+	Applications int64 `json:"applications,omitempty" doc:"Applications of deployments"`
+	Reconciled   int64 `json:"reconciled,omitempty" doc:"Of these, those that Argo CD had compared within three minutes"`
+	Operations   int64 `json:"operations,omitempty" doc:"Operations that are shown as custom resources"`
+	Jsonnet      bool  `json:"jsonnet,omitempty" doc:"Argo CD evaluates Jsonnet"`
 }
 
 // Condition of an item, as Kubernetes words it.

@@ -205,6 +205,9 @@ func TestStepsAndFacts(t *testing.T) {
 			t.Error(diff)
 		}
 		m := s.newest()
+		if p := m.Platform; p.Applications != 4 || p.Reconciled != 3 || p.Operations != 2 || !p.Jsonnet {
+			t.Errorf("it says %+v of an Argo CD", p)
+		}
 		if diff := cmp.Diff(map[string]v1.Units{"kafka/standard": {Max: 5, Remaining: 2}}, m.Units); diff != "" || !m.Ready || m.Platform.Nodes != 3 {
 			t.Errorf("it says %+v of itself: %s", m, diff)
 		}
@@ -243,7 +246,7 @@ func (r *moody) set(unready string, err error) {
 func (r *moody) Facts(context.Context) (runtime.Facts, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return runtime.Facts{Capacity: 7, Kind: "kubernetes", Nodes: 3, Unready: r.unready,
+	return runtime.Facts{Capacity: 7, Kind: "kubernetes", Nodes: 3, Engine: runtime.Engine{Applications: 4, Reconciled: 3, Operations: 2, Jsonnet: true}, Unready: r.unready,
 		Units: map[string]runtime.Units{"kafka/standard": {Max: 5, Remaining: 2}}}, nil
 }
 

@@ -152,7 +152,9 @@ func (l *loop) compose(ctx context.Context, held bool) *flight {
 		m.Units[name] = v1.Units(u)
 	}
 	if l.facts.Kind != "" {
-		m.Platform = &v1.Platform{Kind: l.facts.Kind, Version: l.facts.Version, Nodes: l.facts.Nodes, Routes: l.facts.Routes}
+		e := l.facts.Engine
+		m.Platform = &v1.Platform{Kind: l.facts.Kind, Version: l.facts.Version, Nodes: l.facts.Nodes, Routes: l.facts.Routes,
+			Applications: e.Applications, Reconciled: e.Reconciled, Operations: e.Operations, Jsonnet: e.Jsonnet}
 	}
 	if l.keys != nil {
 		m.Keys = l.keys.digest

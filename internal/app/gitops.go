@@ -48,7 +48,7 @@ func (s *Server) deploymentRooms() error {
 	if home != nil {
 		s.home = home
 		s.controllers = kubeapi.New(kubeapi.Config{
-			Home: home, Service: s.deployments, Engine: chosen(given["engines"]), Tally: s.ledger, Logger: s.log,
+			Home: home, Service: s.deployments, Engine: chosen(given["engines"]), Tally: s.ledger, Argo: s.argo, Logger: s.log,
 			Admit: func(ctx context.Context, identity string) error {
 				return s.deployments.AdmitHome(ctx, home.Name, identity)
 			},
@@ -62,6 +62,18 @@ func (s *Server) deploymentRooms() error {
 		return fault.New(fault.Invalid, "--gitops-options engines and home say who carries out the custom resources of a Kubernetes API: name that too, with kubeconfig=FILE or kubeconfig=in-cluster")
 	}
 	return nil
+}
+
+// argo adds up what the agents beside Argo CDs have counted. One that is not heard of
+// would be told as it was.
+func (s *Server) argo(ctx context.Context) (sum kubeapi.Argo, err error) {
+	all, err := s.clusters.All(ctx)
+	for _, k := range all {
+		if p := k.Status.Platform; k.Status.Session != "" {
+			sum.Applications, sum.Reconciled, sum.Operations = sum.Applications+p.Applications, sum.Reconciled+p.Reconciled, sum.Operations+p.Operations
+		}
+	}
+	return sum, err
 }
 
 // openHome reaches the Kubernetes API whose custom resources are followed; nil:

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,11 +24,7 @@ var (
 // The page tells of every metric that the server has, with its labels, and of
 // no other.
 func TestMetricsPageTellsWhatThereIs(t *testing.T) {
-	s, err := app.New(t.Context(), app.Config{Settings: app.Settings{DataDir: t.TempDir(), Listen: "127.0.0.1:0", LogLevel: "error"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := serverWithHome(t)
 	want := map[string][]string{}
 	for name, labels := range s.Described() {
 		if strings.HasPrefix(name, "drover_") {
@@ -60,5 +57,51 @@ func TestMetricsPageTellsWhatThereIs(t *testing.T) {
 		if _, ok := want[suffixes.ReplaceAllString(name, "")]; !ok && !whole {
 			t.Errorf("the page speaks of %s, which there is not", name)
 		}
+	}
+}
+
+// serverWithHome follows the custom resources of an API that is not there.
+func serverWithHome(t *testing.T) *app.Server {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	config := `{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],
+		"clusters":[{"name":"a","cluster":{"server":"https://127.0.0.1:1"}}],"users":[{"name":"a","user":{"token":"t"}}]}`
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := app.New(t.Context(), app.Config{Settings: app.Settings{DataDir: t.TempDir(), Listen: "127.0.0.1:0", LogLevel: "error", GitOps: []string{"kubeconfig=" + file}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// peerName is a name in the first column of the table of the earlier service's metrics.
+var peerName = regexp.MustCompile("`([A-Za-z]+_[A-Za-z_]+)`")
+
+// Dashboards of the earlier service find the names that they ask for.
+func TestMetricsOfTheEarlierService(t *testing.T) {
+	described := serverWithHome(t).Described()
+	page, err := os.ReadFile("../../docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## Metrics of the GitOps service")
+	section, _, _ = strings.Cut(section, "\n## ")
+	found := 0
+	for line := range strings.Lines(section) {
+		if column, ok := strings.CutPrefix(line, "| `"); ok {
+			column, _, _ = strings.Cut("`"+column, " | ")
+			for _, m := range peerName.FindAllStringSubmatch(column, -1) {
+				if _, there := described[m[1]]; !there {
+					t.Errorf("the server has no %s", m[1])
+				}
+				found++
+			}
+		}
+	}
+	if found != 13 {
+		t.Errorf("the page names %d, and there were 13", found)
 	}
 }

@@ -212,6 +212,11 @@ type Platform struct {
 	Version string `json:"version,omitempty"`
 	Nodes   int64  `json:"nodes,omitempty"`
 	Routes  string `json:"routes,omitempty"`
+	// Figures of an Argo CD, which its agent counts every few minutes.
+	Applications int64 `json:"applications,omitempty"`
+	Reconciled   int64 `json:"reconciled,omitempty"`
+	Operations   int64 `json:"operations,omitempty"`
+	Jsonnet      bool  `json:"jsonnet,omitempty"`
 }
 
 // Units of one instance type, as the agent counts them.

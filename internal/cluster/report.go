@@ -89,8 +89,9 @@ func (t *Told) check() error {
 			return fault.New(fault.Invalid, "versions and words on the platform are plain text of at most %d bytes", maxVersion)
 		}
 	}
-	if t.Platform.Nodes < 0 || t.Protocol < 0 {
-		return fault.New(fault.Invalid, "neither nodes nor protocols are fewer than none")
+	p := t.Platform
+	if min(p.Nodes, p.Applications, p.Reconciled, p.Operations) < 0 || p.Reconciled > p.Applications || t.Protocol < 0 {
+		return fault.New(fault.Invalid, "neither nodes nor protocols nor Argo CD's figures are fewer than none, and no more is reconciled than there is")
 	}
 	return nil
 }

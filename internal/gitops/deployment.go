@@ -33,7 +33,7 @@ var KindDeployment = ledger.Kind{
 		{Name: "sync", Type: ledger.Text},
 		{Name: "health", Type: ledger.Text},
 	},
-	Totals:   [][]string{{}, {"org"}, {"workspace"}, Census},
+	Totals:   [][]string{{}, {"org"}, {"workspace"}, {"phase"}, Census},
 	Text:     []string{"name"},
 	Lookup:   []string{"workspace", "repository", "engine", "target", "credential", "selector"},
 	Searched: true, Linked: true,

@@ -49,7 +49,12 @@ type Config struct {
 	// Tally is what gauges of the ledger are read from, where the Controllers are
 	// registered as a prometheus.Collector; nil: there are none.
 	Tally ledger.Tally
+	// Argo tells what the agents beside Argo CDs have counted; nil: it is not told.
+	Argo func(ctx context.Context) (Argo, error)
 }
+
+// Argo is what the Argo CDs of a fleet have, of those whose agents are heard of.
+type Argo struct{ Applications, Reconciled, Operations int64 }
 
 // Controllers hand over what is intended in a home. They are one per home and
 // replica; all replicas may run theirs.

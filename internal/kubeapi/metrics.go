@@ -17,10 +17,11 @@ import (
 // counters when it is asked for, under the names that dashboards of the earlier
 // service have.
 type meters struct {
-	intents                    *prometheus.CounterVec
-	synced, active, operations *prometheus.Desc
-	states                     []state
-	lately                     []*window
+	intents                              *prometheus.CounterVec
+	synced, active, operations, failures *prometheus.Desc
+	shown, reconciled                    *prometheus.Desc // of the fleet's Argo CDs
+	states                               []state
+	lately                               []*window
 }
 
 // state is a gauge of operations by their phases.
@@ -101,8 +102,13 @@ func newMeters(home string) *meters {
 		synced:     prometheus.NewDesc("drover_kubernetes_synced", "1 while this replica follows the custom resources, 0 while it cannot.", nil, labels),
 		active:     prometheus.NewDesc("active_gitopsDeployments", "Deployments that are not gone, of all tenants.", nil, nil),
 		operations: prometheus.NewDesc("total_number_of_operationDB_rows", "Operations that the ledger has.", nil, nil),
-		states:     states(),
-		lately:     windows(),
+		failures:   prometheus.NewDesc("gitopsDeployments_failures", "Deployments that have failed: what was asked for, or what became of it, is in trouble, as each tells.", nil, nil),
+		shown: prometheus.NewDesc("number_of_operationsCR",
+			"Operations that agents beside Argo CD show as custom resources, as they were counted within the last three minutes.", nil, nil),
+		reconciled: prometheus.NewDesc("gitops_argocd_apps_reconciled_percent",
+			"Share of the Applications that Argo CD has compared within three minutes, as it was counted within the last three; missing where there are none.", nil, nil),
+		states: states(),
+		lately: windows(),
 	}
 }
 
@@ -124,12 +130,17 @@ func (c *Controllers) Describe(out chan<- *prometheus.Desc) {
 	if c.Tally != nil {
 		out <- c.meters.active
 		out <- c.meters.operations
+		out <- c.meters.failures
 		for _, s := range c.meters.states {
 			out <- s.desc
 		}
 		for _, w := range c.meters.lately {
 			out <- w.desc
 		}
+	}
+	if c.Argo != nil {
+		out <- c.meters.shown
+		out <- c.meters.reconciled
 	}
 }
 
@@ -142,11 +153,12 @@ func (c *Controllers) Collect(out chan<- prometheus.Metric) {
 		synced = 1
 	}
 	out <- prometheus.MustNewConstMetric(c.meters.synced, prometheus.GaugeValue, synced)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	c.collectArgo(ctx, out)
 	if c.Tally == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
 	for _, m := range []struct {
 		desc *prometheus.Desc
 		kind ledger.Kind
@@ -161,6 +173,10 @@ func (c *Controllers) Collect(out chan<- prometheus.Metric) {
 		}
 		out <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, float64(n))
 	}
+	if totals, err := c.Tally.Totals(ctx, gitops.KindDeployment.Name, []string{"phase"}); err == nil {
+		failed := state{phases: []string{gitops.Failed}}
+		out <- prometheus.MustNewConstMetric(c.meters.failures, prometheus.GaugeValue, float64(failed.of(totals)))
+	}
 	totals, err := c.Tally.Totals(ctx, operation.Kind.Name, []string{"phase"})
 	if err != nil {
 		return
@@ -170,5 +186,20 @@ func (c *Controllers) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, w := range c.meters.lately {
 		out <- prometheus.MustNewConstMetric(w.desc, prometheus.GaugeValue, float64(w.since(w.of(totals), c.Home.Now())))
+	}
+}
+
+// collectArgo tells what the fleet's Argo CDs have. A share of nothing is not told.
+func (c *Controllers) collectArgo(ctx context.Context, out chan<- prometheus.Metric) {
+	if c.Argo == nil {
+		return
+	}
+	a, err := c.Argo(ctx)
+	if err != nil {
+		return
+	}
+	out <- prometheus.MustNewConstMetric(c.meters.shown, prometheus.GaugeValue, float64(a.Operations))
+	if a.Applications > 0 {
+		out <- prometheus.MustNewConstMetric(c.meters.reconciled, prometheus.GaugeValue, 100*float64(a.Reconciled)/float64(a.Applications))
 	}
 }

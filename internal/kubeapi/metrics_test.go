@@ -2,6 +2,7 @@ package kubeapi_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/kubeapi"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/operation"
@@ -93,5 +95,56 @@ func TestOperationsThatEndedLately(t *testing.T) {
 		if d := cmp.Diff(map[string]float64{"operationDB_completedState": c.completed, "operationDB_failedState": c.failure}, got); d != "" {
 			t.Errorf("%s: %s", c.reason, d)
 		}
+	}
+}
+
+// deployments is a ledger that has some in these phases.
+type deployments map[string]int64
+
+func (y deployments) Totals(_ context.Context, kind string, scope []string) (out []ledger.Total, _ error) {
+	if kind == gitops.KindDeployment.Name && slices.Equal(scope, []string{"phase"}) {
+		for phase, n := range y {
+			out = append(out, ledger.Total{Values: []string{phase}, N: n})
+		}
+	}
+	return out, nil
+}
+
+func (deployments) Counters(context.Context, string) (map[string]int64, error) { return nil, nil }
+
+func (deployments) CountersOf(context.Context, []string) (map[string]int64, error) { return nil, nil }
+
+func TestFailuresAndWhatArgoCDHas(t *testing.T) {
+	names := []string{"gitopsDeployments_failures", "number_of_operationsCR", "gitops_argocd_apps_reconciled_percent"}
+	for _, c := range []struct {
+		reason string
+		argo   kubeapi.Argo
+		err    error
+		want   map[string]float64
+	}{
+		{"two Argo CDs", kubeapi.Argo{Applications: 8, Reconciled: 6, Operations: 3}, nil, map[string]float64{names[0]: 2, names[1]: 3, names[2]: 75}},
+		{"there is nothing to have a share of", kubeapi.Argo{}, nil, map[string]float64{names[0]: 2, names[1]: 0}},
+		{"it cannot be found out", kubeapi.Argo{}, errors.New("away"), map[string]float64{names[0]: 2}},
+	} {
+		registry := prometheus.NewPedanticRegistry()
+		registry.MustRegister(kubeapi.New(kubeapi.Config{Home: &kubeapi.Home{Access: kubeapi.Access{Name: "home", Now: time.Now}},
+			Tally: deployments{gitops.Failed: 2, gitops.Deployed: 40, gitops.Pending: 1},
+			Argo:  func(context.Context) (kubeapi.Argo, error) { return c.argo, c.err }}))
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			if slices.Contains(names, f.GetName()) {
+				got[f.GetName()] = f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%s: %s", c.reason, d)
+		}
+	}
+	if !slices.ContainsFunc(gitops.KindDeployment.Totals, func(scope []string) bool { return slices.Equal(scope, []string{"phase"}) }) {
+		t.Error("the ledger does not count deployments by phase")
 	}
 }

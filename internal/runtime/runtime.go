@@ -52,6 +52,15 @@ type Facts struct {
 	Nodes    int64            // 0: not known
 	Routes   string           // what carries hosts: "proxy", "route", "gateway", "ingress"
 	Unready  string           // why nothing can be applied now; empty: it can
+	Engine   Engine           // of an Argo CD; zero: there is none
+}
+
+// Engine are figures of an Argo CD, counted every few minutes.
+type Engine struct {
+	Applications int64 // that have our label
+	Reconciled   int64 // of these, those that Argo CD has compared lately
+	Operations   int64 // that are shown as custom resources
+	Jsonnet      bool  // it is evaluated, which lets repositories read files of Argo CD's
 }
 
 // Units of one instance type.

@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/droverhq/drover/internal/runtime"
 	"github.com/droverhq/drover/internal/runtime/keep"
@@ -53,3 +55,18 @@ func (o *Operations) Parts(op runtime.DeploymentOperation, last runtime.Deployme
 // Flush is flush, Sweep is sweep.
 func (o *Operations) Flush(ctx context.Context) { o.s.ops.flush(ctx) }
 func (o *Operations) Sweep(ctx context.Context) { o.s.ops.sweep(ctx) }
+
+// Shown is how many the last Sweep has left.
+func (o *Operations) Shown() int64 { return o.s.ops.shown.Load() }
+
+// Count is count, of Applications that a watch has told of.
+func Count(ctx context.Context, objects dynamic.Interface, apps []*unstructured.Unstructured, shown int64, now time.Time) runtime.Engine {
+	o := OpenOperations(objects, func() time.Time { return now }, slog.New(slog.DiscardHandler))
+	o.s.ops.shown.Store(shown)
+	informer := cache.NewSharedIndexInformer(&cache.ListWatch{}, &unstructured.Unstructured{}, 0, cache.Indexers{})
+	for _, app := range apps {
+		_ = informer.GetStore().Add(app)
+	}
+	o.s.caches = map[kind]cache.SharedIndexInformer{applications: informer}
+	return o.s.count(ctx)
+}

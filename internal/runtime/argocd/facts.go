@@ -24,6 +24,8 @@ type facts struct {
 	version string
 	unready string
 	at      time.Time
+	engine  runtime.Engine
+	counted time.Time
 }
 
 // Facts implements runtime.Runtime: those of the runtime beside, and what there is
@@ -52,7 +54,10 @@ func (r *Runtime) Facts(ctx context.Context) (runtime.Facts, error) {
 		}
 		f.at = now
 	}
-	out.Kind = "argocd"
+	if s := r.shift.Load(); s != nil && s.settled() && f.lapsed(r.cfg.Now()) {
+		f.engine, f.counted = s.count(ctx), r.cfg.Now()
+	}
+	out.Kind, out.Engine = "argocd", f.engine
 	if f.version != "" {
 		out.Version = f.version
 	}
@@ -99,11 +104,7 @@ func (r *Runtime) version(ctx context.Context) string {
 // warn says what in Argo CD's own settings lets workspaces reach further than
 // their projects do: no field of an Application could keep them from it.
 func (r *Runtime) warn(ctx context.Context) {
-	o, err := r.live(ctx, settings, "argocd-cm")
-	if err != nil || o == nil {
-		return
-	}
-	if on, _, _ := unstructured.NestedString(o.Object, "data", "jsonnet.enable"); on != "false" {
+	if r.jsonnet(ctx) {
 		r.cfg.Logger.Warn("Argo CD evaluates Jsonnet, which can read files of its repository server: set jsonnet.enable to \"false\" in argocd-cm unless all workspaces may", "namespace", r.cfg.ArgoCD)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,7 +50,8 @@ type operations struct {
 	open    map[string]string // states of those that have not ended, as this shift has told them
 	missing string            // why there is nowhere to show them: told once
 
-	made map[string]bool // those that were shown and have not ended; of run alone
+	made  map[string]bool // those that were shown and have not ended; of run alone
+	shown atomic.Int64    // how many there were when old ones were last looked for
 }
 
 // shown is an operation as it is to be shown.
@@ -260,7 +262,7 @@ func (o *operations) sweep(ctx context.Context) {
 	if o.s.r.cfg.Quiet {
 		return
 	}
-	in, next := o.s.r.in(operationKind), ""
+	in, next, left := o.s.r.in(operationKind), "", int64(0)
 	for {
 		call, stop := context.WithTimeout(ctx, keep.CallTimeout)
 		page, err := in.List(call, metav1.ListOptions{LabelSelector: managedLabel + "=" + managedBy, Limit: 500, Continue: next})
@@ -273,11 +275,15 @@ func (o *operations) sweep(ctx context.Context) {
 			if old(one, o.works(one), o.s.r.cfg.Now()) {
 				uid := one.GetUID()
 				call, stop := context.WithTimeout(ctx, keep.CallTimeout)
-				_ = in.Delete(call, one.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-				stop()
+				err := in.Delete(call, one.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+				if stop(); err == nil || apierrors.IsNotFound(err) {
+					continue
+				}
 			}
+			left++
 		}
 		if next = page.GetContinue(); next == "" {
+			o.shown.Store(left)
 			return
 		}
 	}

@@ -121,11 +121,14 @@ func TestOperationsOfADeployment(t *testing.T) {
 	c.Announce(op("four"))
 	c.Flush(t.Context())
 	c.Sweep(t.Context())
-	if got := c.states(); len(got) != 4 {
-		t.Errorf("before ten minutes: %v", got)
+	if got := c.states(); len(got) != 4 || c.Shown() != 4 {
+		t.Errorf("before ten minutes: %v, of which %d are counted", got, c.Shown())
 	}
 	c.now = c.now.Add(time.Second)
 	c.Sweep(t.Context())
+	if got := c.Shown(); got != 1 {
+		t.Errorf("%d are counted after ten minutes", got)
+	}
 	c.shows("after ten minutes", map[string]string{"four": "In_Progress"})
 	c.now = c.now.Add(48 * time.Hour)
 	c.Sweep(t.Context())

@@ -80,13 +80,13 @@ func (r *Runtime) begin(ctx context.Context, ks *keep.Shift) (keep.Worker, error
 			cache.WaitForCacheSync(wait.Done(), c.HasSynced)
 		}
 	})
-	r.shift.Store(s)
 	s.Go(func() { r.warn(ctx) })
 	s.Go(func() { s.vigil(ctx) })
 	s.diffs = newDifferences(s)
 	s.Go(func() { s.diffs.run(ctx) })
 	s.ops = newOperations(s)
 	s.Go(func() { s.ops.run(ctx) })
+	r.shift.Store(s)
 	return s, nil
 }
 

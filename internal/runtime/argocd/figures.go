@@ -1,0 +1,60 @@
+package argocd
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/droverhq/drover/internal/runtime"
+)
+
+const (
+	// figuresAge is how long figures are told before they are counted again. Each new
+	// one is written down by the control plane.
+	figuresAge = 3 * time.Minute
+	// reconciledAge is how long ago Argo CD has compared an Application at the most that
+	// counts as reconciled, as the dashboards of the earlier service know it.
+	reconciledAge = 3 * time.Minute
+)
+
+// lapsed reports whether it is time to count again.
+func (f *facts) lapsed(now time.Time) bool {
+	return f.counted.IsZero() || now.Sub(f.counted) >= figuresAge || now.Before(f.counted)
+}
+
+// settled reports whether the Applications that there are, are known.
+func (s *shift) settled() bool {
+	c := s.caches[applications]
+	return c != nil && c.HasSynced()
+}
+
+// count counts what the watch knows, and asks the cluster for one setting.
+func (s *shift) count(ctx context.Context) runtime.Engine {
+	all := s.caches[applications].GetStore().List()
+	e := runtime.Engine{Applications: int64(len(all)), Operations: s.ops.shown.Load(), Jsonnet: s.r.jsonnet(ctx)}
+	now := s.r.cfg.Now()
+	for _, o := range all {
+		if reconciled(as(o), now) {
+			e.Reconciled++
+		}
+	}
+	return e
+}
+
+// reconciled reports whether Argo CD has compared an Application lately.
+func reconciled(app *unstructured.Unstructured, now time.Time) bool {
+	text, _, _ := unstructured.NestedString(app.Object, "status", "reconciledAt")
+	at, err := time.Parse(time.RFC3339, text)
+	return err == nil && now.Sub(at) < reconciledAge
+}
+
+// jsonnet reports whether Argo CD evaluates Jsonnet, as far as its settings can be read.
+func (r *Runtime) jsonnet(ctx context.Context) bool {
+	o, err := r.live(ctx, settings, "argocd-cm")
+	if err != nil || o == nil {
+		return false
+	}
+	on, _, _ := unstructured.NestedString(o.Object, "data", "jsonnet.enable")
+	return on != "false"
+}

@@ -1,0 +1,44 @@
+package argocd_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic/fake"
+
+	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/argocd"
+)
+
+func TestFigures(t *testing.T) {
+	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	app := func(name, at string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: object{"metadata": object{"name": name, "namespace": "argocd"}}}
+		if at != "" {
+			o.Object["status"] = object{"reconciledAt": at}
+		}
+		return o
+	}
+	settings := func(data object) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: object{"apiVersion": "v1", "kind": "ConfigMap", "metadata": object{"name": "argocd-cm", "namespace": "argocd"}, "data": data}}
+	}
+	apps := []*unstructured.Unstructured{app("lately", "2026-01-02T11:58:00Z"), app("long-ago", "2026-01-02T11:56:00Z"), app("never", "")}
+	for _, tc := range []struct {
+		reason string
+		has    []kruntime.Object
+		apps   []*unstructured.Unstructured
+		want   runtime.Engine
+	}{
+		{"Jsonnet is on unless it is off", []kruntime.Object{settings(object{})}, apps, runtime.Engine{Applications: 3, Reconciled: 1, Operations: 5, Jsonnet: true}},
+		{"it is off", []kruntime.Object{settings(object{"jsonnet.enable": "false"})}, apps, runtime.Engine{Applications: 3, Reconciled: 1, Operations: 5}},
+		{"what cannot be read is not told", nil, nil, runtime.Engine{Operations: 5}},
+	} {
+		client := fake.NewSimpleDynamicClient(kruntime.NewScheme(), tc.has...)
+		if d := cmp.Diff(tc.want, argocd.Count(t.Context(), client, tc.apps, 5, now)); d != "" {
+			t.Errorf("%s: %s", tc.reason, d)
+		}
+	}
+}
