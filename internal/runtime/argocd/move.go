@@ -41,15 +41,8 @@ func (s *shift) leave(ctx context.Context, w *writer, d runtime.Deployment, m *m
 	// As with a removal: until it is gone its project and the Secret of its cluster
 	// must be as they were.
 	s.needs.set(w.e.Record.ID, nil, last, true)
-	if going, err = s.uninstall(ctx, w, name, last); err != nil || going != "" {
-		return going, err
-	}
-	m.Last = nil
-	if old := projectName(*last); old != projectName(d) {
-		s.needs.set(w.e.Record.ID, &d, nil, true)
-		return "", s.share(ctx, w, old, true)
-	}
-	return "", nil
+	// What it shared there is tidied up by whoever makes it anew.
+	return s.uninstall(ctx, w, name, last)
 }
 
 // destination of an Application.

@@ -161,6 +161,12 @@ func (s *shift) enforce(ctx context.Context, w *writer, d runtime.Deployment, m 
 	if err := w.ensure(ctx, applications, want, map[string]string{refreshedMark: d.Refresh}); err != nil {
 		return err
 	}
+	if last != nil && projectName(*last) != projectName(d) && !s.r.told.whole() {
+		// Nobody looks at what it shared there once it is forgotten that it did: it stays on
+		// record, and is looked at when the agent was told of all.
+		m.mended()
+		return nil
+	}
 	s.needs.set(id, &d, &d, true)
 	m.Last = e.Record.Body
 	projectsThen := []string{projectName(d)}

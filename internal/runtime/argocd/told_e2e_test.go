@@ -76,3 +76,41 @@ func TestInstalledAnew(t *testing.T) {
 		return len(repos) == 1 && repos[0] == all[1].Repository
 	})
 }
+
+// A target goes before the agent was told of all: what it shared stays until then, and no
+// longer.
+func TestTargetGoesBeforeAllIsTold(t *testing.T) {
+	a := testargo.Shared(t)
+	ns, kept := a.Cluster.Namespace(t), system(t)
+	ready := func(o runtime.Observed, _ runtime.Deployed) bool { return o.State == runtime.Ready }
+	d := deployment("https://127.0.0.1:1/none.git", ns)
+	d.Namespaces, d.Target = nil, &runtime.Target{ID: "t-" + ns, Name: "prod", Server: "https://127.0.0.1:1", Token: "t", Insecure: true} // all of it: in a project of its own
+	other := deployment(d.Repository, ns)
+	first := open(t, kept)
+	apply(t, first, item(1, d))
+	apply(t, first, item(1, other))
+	await(t, first, d, "made", ready)
+	await(t, first, other, "made", ready)
+	first.Close()
+
+	d.Target, d.Detached = nil, true
+	rt := openUntold(t, kept)
+	apply(t, rt, item(2, d))
+	await(t, rt, d, "without its target", func(o runtime.Observed, _ runtime.Deployed) bool {
+		return o.Generation == 2 && o.State == runtime.Ready
+	})
+	secrets := a.Cluster.Client(t).CoreV1().Secrets(a.Namespace)
+	if _, err := secrets.Get(t.Context(), "managed-env-t-"+ns, metav1.GetOptions{}); err != nil {
+		t.Errorf("somebody who is still to be told of may need it: %v", err)
+	}
+	rt.Told([]runtime.Item{item(2, d), item(1, other)})
+	apply(t, rt, item(1, other))
+	testargo.WaitFor(t, a.Projects(), "app-project-"+d.Workspace+"-cluster", "gone", func(o *unstructured.Unstructured) bool { return o == nil })
+	if _, err := secrets.Get(t.Context(), "managed-env-t-"+ns, metav1.GetOptions{}); err == nil {
+		t.Error("the Secret of a target that is gone is still there")
+	}
+	for _, x := range []runtime.Deployment{d, other} {
+		apply(t, rt, gone(3, x))
+		await(t, rt, x, "gone", removed)
+	}
+}
