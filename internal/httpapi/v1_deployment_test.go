@@ -2,12 +2,8 @@ package httpapi_test
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -191,46 +187,4 @@ func TestCredentialsReachTheAgentAndNobodyElse(t *testing.T) {
 		t.Errorf("targets are %s", told)
 	}
 	s.want(200, "alice", "DELETE", "/api/v1/targets/edge", "", nil)
-}
-
-func TestAPushIsTakenWithItsSignature(t *testing.T) {
-	s := newSite(t)
-	s.register("c1")
-	s.want(200, "root", "PUT", "/api/v1/workspaces/acme", `{"org": "acme", "reach": [{"cluster": "c1", "namespaces": ["acme"]}]}`, nil)
-	var made v1.Object
-	s.want(202, "alice", "POST", "/api/v1/deployments", `{"name": "mine", "repository": "https://git.example.org/shop.git", "path": "k8s", "revision": "main", "cluster": "c1", "namespace": "acme"}`, &made)
-	var hook v1.WebhookSecret
-	s.want(403, "alice", "POST", "/api/v1/webhooks/git/secret", "", nil)
-	s.want(200, "arthur", "POST", "/api/v1/webhooks/git/secret", "", &hook)
-	push := func(secret, org string) int {
-		t.Helper()
-		body := `{"ref": "refs/heads/main", "after": "` + strings.Repeat("d", 40) + `", "repository": {"clone_url": "https://git.example.org/shop.git", "default_branch": "main"}}`
-		mac := hmac.New(sha256.New, []byte(secret))
-		mac.Write([]byte(body))
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.server.URL+"/api/v1/webhooks/git?org="+org, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("X-GitHub-Event", "push")
-		req.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		var out v1.Pushed
-		if resp.StatusCode == 202 && (json.NewDecoder(resp.Body).Decode(&out) != nil || out.Deployments != 1) {
-			t.Errorf("a push is about %d deployments", out.Deployments)
-		}
-		return resp.StatusCode
-	}
-	if status := push(hook.Secret, "acme"); status != 202 {
-		t.Errorf("a push is answered %d", status)
-	}
-	for reason, status := range map[string]int{"another secret": push("guessed", "acme"), "another organisation": push(hook.Secret, "umbrella"), "nobody's": push("", "")} {
-		if status != 401 {
-			t.Errorf("%s: %d", reason, status)
-		}
-	}
 }
