@@ -21,7 +21,7 @@ COPIES   = object output:object:dir=$(1)/v1alpha1
 OBJECTS  = crd rbac:roleName=drover-gitops-server,fileName=server.yaml webhook output:crd:dir=$(1)/manifests/crd output:rbac:dir=$(1)/manifests/rbac output:webhook:dir=$(1)/manifests/webhook
 
 .DEFAULT_GOAL = help
-.PHONY: help build run run/docs check test e2e build/chaos chaos servers bench lint fuzz cross fmt clean generate manifests
+.PHONY: help build run run/docs check test e2e e2e/large build/chaos chaos servers bench lint fuzz cross fmt clean generate manifests
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z\/0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +53,9 @@ test: ## all tests, with the servers they need (PostgreSQL, RabbitMQ, BIND, an e
 
 e2e: build ## tests on the built binary, on Keycloak, Kubernetes, Argo CD, Consul, OpenBao and RabbitMQ, with clients of other fleet managers, and with made-up requests
 	@test/with-kubernetes.sh test/with-argocd.sh test/with-backends.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-rabbitmq.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 45m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
+
+e2e/large: build ## deployments of repositories of 2 GiB (some minutes, and 6 GB below the directory for temporary files)
+	@test/with-kubernetes.sh test/with-argocd.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" DROVER_TEST_REPOSITORY_MIB=$(or $(MIB),2048) $(GO) test -count=1 -timeout 60m -v -tags e2e -run "^TestLargeRepositories$$" ./test/gitops'
 
 build/chaos: ## bin/chaos/drover, in which DROVER_CHAOS=ledger=0.2,kubernetes=0.2,seed=1 has that share of calls fail
 	$(GO) build -trimpath -tags chaos -ldflags '$(LDFLAGS)' -o bin/chaos/ ./cmd/drover
