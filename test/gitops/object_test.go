@@ -3,6 +3,7 @@
 package gitops_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -180,7 +181,8 @@ func (w *world) gone(t *testing.T, r schema.GroupVersionResource, ns, name strin
 // is none. What says what is waited for.
 func (w *world) wait(t *testing.T, r schema.GroupVersionResource, ns, name, what string, is func(*thing) bool) *thing {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	limit := cmp.Or(w.limit, patience)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	began := time.Now()
 	last := w.follow(ctx, w.in(r, ns), name, is)
@@ -196,7 +198,7 @@ func (w *world) wait(t *testing.T, r schema.GroupVersionResource, ns, name, what
 		text, _ := yaml.Marshal(last.Object)
 		seen = string(text)
 	}
-	t.Fatalf("%s %s: not %s after %s; it is:\n%s", r.Resource, name, what, patience, seen)
+	t.Fatalf("%s %s: not %s after %s; it is:\n%s", r.Resource, name, what, limit, seen)
 	return nil
 }
 

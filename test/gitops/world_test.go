@@ -122,7 +122,19 @@ type world struct {
 
 	options string   // of the agents' runtimes, besides their own
 	flags   []string // of the control plane, besides its own
+	pace    pace
+
+	limit time.Duration // of what is waited for; 0: patience
 }
+
+// pace is how often something is looked at that nobody has told of.
+type pace struct {
+	poll   string // Git, by the control plane
+	resync string // everything, by the agents
+}
+
+// often is so that a test need not tell of everything.
+var often = pace{poll: ",poll=2s", resync: ",resync=30s"}
 
 const reader, password = "reader", "s3cret-of-git"
 
@@ -130,7 +142,12 @@ func start(t *testing.T) *world { return startBeside(t, argocd.Shared(t), "") }
 
 func startBeside(t *testing.T, a *argocd.Server, options string) *world {
 	t.Helper()
-	w := prepare(t, a.Cluster)
+	return startAt(t, often, a, options)
+}
+
+func startAt(t *testing.T, p pace, a *argocd.Server, options string) *world {
+	t.Helper()
+	w := prepareAt(t, p, a.Cluster)
 	w.a, w.options = a, options
 	w.a.TrustAuthority(t, "127.0.0.1", w.private.Certificate)
 	w.edge = w.join(t, "edge", w.register(t, "edge"), "--runtime", "argocd")
@@ -142,7 +159,12 @@ func startBeside(t *testing.T, a *argocd.Server, options string) *world {
 // prepare makes a world without Argo CD and without agents.
 func prepare(t *testing.T, k *kubernetes.Cluster, flags ...string) *world {
 	t.Helper()
-	w := &world{k: k, flags: flags, git: gitserver.Start(t), private: gitserver.Start(t, gitserver.WithPassword(reader, password), gitserver.WithTLS())}
+	return prepareAt(t, often, k, flags...)
+}
+
+func prepareAt(t *testing.T, p pace, k *kubernetes.Cluster, flags ...string) *world {
+	t.Helper()
+	w := &world{k: k, flags: flags, pace: p, git: gitserver.Start(t), private: gitserver.Start(t, gitserver.WithPassword(reader, password), gitserver.WithTLS())}
 	w.ssh = w.git.SSH(t)
 	admin := w.k.Admin()
 	admin.QPS, admin.WarningHandler = -1, rest.NoWarnings{} // of the name of Argo CD's finalizer
@@ -179,7 +201,7 @@ func (w *world) serve(t *testing.T) {
 	hosts := write(t, dir, "hosts", []byte(w.ssh.KnownHosts))
 	trust := write(t, dir, "ca.pem", w.private.Certificate)
 	w.s = &drover.Server{Mode: "server", DataDir: t.TempDir(), Listen: drover.FreeAddress(t), Routes: drover.FreeAddress(t),
-		Args: append([]string{"--gitops-options", "kubeconfig=" + kubeconfig + ",engines=edge,known-hosts=" + hosts + ",poll=2s"}, w.flags...),
+		Args: append([]string{"--gitops-options", "kubeconfig=" + kubeconfig + ",engines=edge,known-hosts=" + hosts + w.pace.poll}, w.flags...),
 		Env:  []string{"SSL_CERT_FILE=" + trust}}
 	begin(t, "the server", w.s)
 }
@@ -198,7 +220,7 @@ func begin(t *testing.T, who string, s *drover.Server) {
 func (w *world) join(t *testing.T, name string, kubeconfig []byte, args ...string) *drover.Agent {
 	t.Helper()
 	token := strings.TrimSpace(w.run(t, "token", "--cluster", name))
-	options := "kubeconfig=" + write(t, t.TempDir(), "kubeconfig", kubeconfig) + ",resync=30s" + w.options
+	options := "kubeconfig=" + write(t, t.TempDir(), "kubeconfig", kubeconfig) + w.pace.resync + w.options
 	switch {
 	case name != "edge":
 		options += ",namespace=drover-" + name

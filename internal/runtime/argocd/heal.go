@@ -8,6 +8,7 @@ import (
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/runtime"
+	"github.com/droverhq/drover/internal/runtime/keep"
 )
 
 // notice writes down what is about to be put right, if it is somebody else's doing
@@ -60,6 +61,15 @@ func (w *writer) heal(k kind, name, what string) error {
 		return fault.New(fault.Unavailable, "somebody keeps changing the %s of Argo CD; it is put right now and then", k.kind).Because("changed-meanwhile")
 	}
 	return nil
+}
+
+// Healed implements keep.Healer.
+func (s *shift) Healed(next *keep.Record, what string) {
+	m := remember(next.Own)
+	m.Healed = &runtime.Healed{At: s.r.cfg.Now().UTC().Truncate(time.Second), What: what}
+	if own, err := m.pack(); err == nil {
+		next.Own = own
+	}
 }
 
 // known remembers that an object was there, and tells whether that was known.

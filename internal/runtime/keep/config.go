@@ -28,6 +28,9 @@ type Config struct {
 	Identity string
 	// Resync is how often everything is compared again; default 10 min.
 	Resync time.Duration
+	// Vigil is how often it is looked whether what is kept is as it was written;
+	// default 30 s.
+	Vigil time.Duration
 	// Renew is how long a watch lives; default as in package manifest.
 	Renew time.Duration
 	// Patience is the longest time until what failed is tried again; default 30 s.

@@ -33,8 +33,9 @@ func (s *Shift) tenant(id string) string {
 	return ""
 }
 
-// start runs the shift's goroutines until its context ends: the workers, and one
-// that compares everything now and then. The runtime's own come along by Go.
+// start runs the shift's goroutines until its context ends: the workers, one that
+// compares everything now and then, and one that looks after what is kept. The
+// runtime's own come along by Go.
 func (s *Shift) start(ctx context.Context) (err error) {
 	s.queue = newLine(s.d.cfg.Patience, s.tenant)
 	if s.worker, err = s.d.begin(ctx, s); err != nil {
@@ -47,6 +48,7 @@ func (s *Shift) start(ctx context.Context) (err error) {
 		})
 	}
 	s.Go(func() { s.sweep(ctx) })
+	s.Go(func() { s.vigil(ctx) })
 	return nil
 }
 

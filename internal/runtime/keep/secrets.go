@@ -121,16 +121,17 @@ func (k keeper) get(ctx context.Context, name string) (kept, bool, error) {
 	return out, true, nil
 }
 
-// versionOf a head, without its content; empty: there is none.
-func (k keeper) versionOf(ctx context.Context, name string) (string, error) {
+// look returns the version and the labels of a head, without its content; empty:
+// there is none.
+func (k keeper) look(ctx context.Context, name string) (version string, labels map[string]string, err error) {
 	ctx, stop := context.WithTimeout(ctx, CallTimeout)
 	defer stop()
 	m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}}
-	err := k.kube.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: name}, m)
+	err = k.kube.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: name}, m)
 	if apierrors.IsNotFound(err) {
-		return "", nil
+		return "", nil, nil
 	}
-	return m.ResourceVersion, k.explain(err, name)
+	return m.ResourceVersion, m.Labels, k.explain(err, name)
 }
 
 func head(s corev1.Secret) kept {

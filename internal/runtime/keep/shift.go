@@ -287,7 +287,7 @@ func (s *Shift) Fence(e *Entry) func(context.Context) error {
 		if since := s.d.cfg.Now().Sub(saved); since >= 0 && since < s.d.cfg.LeaseTime/3 {
 			return nil
 		}
-		now, err := s.d.keep.versionOf(ctx, s.d.name(id))
+		now, _, err := s.d.keep.look(ctx, s.d.name(id))
 		if err != nil || now == version {
 			return err
 		}

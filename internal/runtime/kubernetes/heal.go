@@ -93,3 +93,15 @@ func (s *shift) mended(ctx context.Context, e *keep.Entry) error {
 	m.Healed, m.Healing = m.Healing, nil
 	return s.memorize(ctx, e, m)
 }
+
+// Healed implements keep.Healer.
+func (s *shift) Healed(next *keep.Record, what string) {
+	if next.Kind != runtime.KindDeployment {
+		return
+	}
+	m := remember(next.Own)
+	m.Healed = &runtime.Healed{At: s.r.cfg.Now().UTC().Truncate(time.Second), What: what}
+	if own, err := json.Marshal(m); err == nil {
+		next.Own = own
+	}
+}
