@@ -46,7 +46,8 @@ func (s *Server) messageRooms(authenticator *access.Authenticator, calls *hook.C
 func (s *Server) sinks(calls *hook.Caller) map[string]subscription.Sink {
 	sinks := map[string]subscription.Sink{subscription.ToWebhook: &subscription.Webhook{Poster: calls, Keeper: s.ledger, Tracer: s.tracer}}
 	if s.cfg.Bus != inProcess { // which would take everything, and bring it to nobody
-		sinks[subscription.ToBus] = &subscription.Bus{Publisher: s.bus, Answer: s.answer, Tracer: s.tracer}
+		sinks[subscription.ToBus] = &subscription.Bus{Publisher: s.bus, Tracer: s.tracer}
+		sinks[subscription.ToAnswers] = subscription.Answers(s.answer)
 	}
 	return sinks
 }
@@ -59,62 +60,51 @@ func (s *Server) telling(next reconcile.Reconciler) reconcile.Reconciler {
 	return next
 }
 
-// brokerless leaves the broker's subscription to replicas that have one, which may be
+// brokerless leaves the broker's subscriptions to replicas that have one, which may be
 // all others, or those that come after: what it would tell stays to be told.
 type brokerless struct{ reconcile.Reconciler }
 
 // Reconcile implements reconcile.Reconciler.
 func (b brokerless) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.Result, error) {
-	if task.Ref.ID == subscription.BusID {
+	if task.Ref.ID == subscription.BusID || task.Ref.ID == subscription.AnswersID {
 		return reconcile.Wait(ledger.Set{}, 5*time.Second, "this replica has no broker (--bus): one that has is waited for"), nil
 	}
 	return b.Reconciler.Reconcile(ctx, task)
 }
 
-// answer sends what events tell of commands to whoever sent these.
-func (s *Server) answer(ctx context.Context, events []subscription.Event) error {
-	for i := range events {
-		e := &events[i]
-		what, ours := strings.CutPrefix(e.Type, command.TypePrefix)
-		if !ours {
-			continue
-		}
-		var told struct{ Object v1.Object }
-		if err := json.Unmarshal(e.Data, &told); err != nil {
-			return err
-		}
-		o := told.Object
-		c, err := command.Decode(ledger.Object{Ref: ledger.Ref{Kind: o.Kind, ID: o.ID}, Org: o.Org, Owner: o.Owner, Name: o.Name, Phase: o.Phase, Fields: o.Fields, Spec: o.Spec, Status: o.Status, Updated: o.Updated})
-		if err != nil {
-			return err
-		}
-		c.Spec.Trace = cmp.Or(e.Trace, c.Spec.Trace)
-		if err := s.commands.Reply(ctx, c, e.ID, what); err != nil {
-			return err
-		}
+// answer sends what an event tells of a command to whoever sent that.
+func (s *Server) answer(ctx context.Context, e *subscription.Event) error {
+	what, ours := strings.CutPrefix(e.Type, command.TypePrefix)
+	if !ours {
+		return nil
 	}
-	return nil
+	var told struct{ Object v1.Object }
+	if err := json.Unmarshal(e.Data, &told); err != nil {
+		return err
+	}
+	o := told.Object
+	c, err := command.Decode(ledger.Object{Ref: ledger.Ref{Kind: o.Kind, ID: o.ID}, Org: o.Org, Owner: o.Owner, Name: o.Name, Phase: o.Phase, Fields: o.Fields, Spec: o.Spec, Status: o.Status, Updated: o.Updated})
+	if err != nil {
+		return err
+	}
+	c.Spec.Trace = cmp.Or(e.Trace, c.Spec.Trace)
+	return s.commands.Reply(ctx, c, e.ID, what)
 }
 
 // converse takes commands and tells of changes until ctx ends.
 func (s *Server) converse() []func(context.Context) error {
-	tasks := []func(context.Context) error{
-		s.commands.Run, s.subscriptions.Follow,
-		func(ctx context.Context) error { return s.commands.Follow(ctx, s.ledger) },
-	}
+	tasks := []func(context.Context) error{s.subscriptions.Follow, func(ctx context.Context) error { return s.commands.Follow(ctx, s.ledger) }}
 	if s.cfg.Bus == inProcess {
-		return tasks // whoever is in the process has the feed
+		return append(tasks, s.commands.Run) // whoever is in the process has the feed
 	}
 	return append(tasks, func(ctx context.Context) error {
-		for {
-			if err := s.subscriptions.EnsureBus(ctx); err == nil || ctx.Err() != nil {
-				return nil
-			}
+		for s.subscriptions.EnsureBus(ctx) != nil && ctx.Err() == nil { // answers are told from there on
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):
 			}
 		}
+		return s.commands.Run(ctx)
 	})
 }
 

@@ -30,10 +30,10 @@ func TestAReplicaWithoutABrokerLeavesItsEventsToOthers(t *testing.T) {
 	} {
 		r := &ran{}
 		sinks, telling := app.Messages(c.bus, r)
-		if sinks[subscription.ToWebhook] == nil || (sinks[subscription.ToBus] != nil) != c.tells {
+		if sinks[subscription.ToWebhook] == nil || (sinks[subscription.ToBus] != nil) != c.tells || (sinks[subscription.ToAnswers] != nil) != c.tells {
 			t.Errorf("%s: it tells at %v", c.reason, sinks)
 		}
-		for _, id := range []string{subscription.BusID, "hook"} {
+		for _, id := range []string{subscription.BusID, subscription.AnswersID, "hook"} {
 			did := len(r.ids)
 			res, err := telling.Reconcile(t.Context(), reconcile.Task{Ref: ledger.Ref{Kind: subscription.Kind.Name, ID: id}})
 			if err != nil {

@@ -17,6 +17,7 @@ const (
 type delivered struct {
 	told   int64 // events that were taken
 	cursor int64 // up to where everything was told or is of no interest
+	passed bool  // there was more than cursors that moved
 	err    error // why it ended early
 }
 

@@ -41,6 +41,9 @@ const (
 	// otherwise they would be read again after each restart. One that has not is moved by
 	// any: the next round goes on from there.
 	skipped = 5000
+	// rested is the time after which fewer do, too: retention, which is a day at least,
+	// would take what nobody was to be told for what was never told.
+	rested = time.Hour
 )
 
 // Reconcile carries one subscription forward. It implements reconcile.Reconciler.
@@ -58,7 +61,7 @@ func (s *Service) Reconcile(ctx context.Context, task reconcile.Task) (reconcile
 	}
 	sink := s.Sinks[sub.Spec.To]
 	goOn := reconcile.Again
-	if sub.Spec.To != ToBus { // receivers may be slow, and the loop has others to work for
+	if sub.Spec.To == ToWebhook { // receivers may be slow, and the loop has others to work for
 		since, ok := s.turns.take(sub.Org)
 		if !ok {
 			return othersFirst(ledger.Set{}), nil
@@ -98,7 +101,7 @@ func (s *Service) Reconcile(ctx context.Context, task reconcile.Task) (reconcile
 	if ctx.Err() != nil && d.told == 0 {
 		return reconcile.Result{}, ctx.Err()
 	}
-	if d.err == nil && d.told == 0 && sub.Phase == Active && (d.cursor == was || caught && d.cursor-was < skipped) {
+	if d.err == nil && d.told == 0 && sub.Phase == Active && (d.cursor == was || caught && d.cursor-was < skipped && (!d.passed || s.Now().Sub(sub.Updated) < rested)) {
 		if !caught {
 			return goOn(ledger.Set{}), nil
 		}
@@ -195,6 +198,7 @@ func (s *Service) hand(ctx context.Context, sink Sink, sub Subscription, head le
 		if i%yield == yield-1 {
 			runtime.Gosched()
 		}
+		d.passed = d.passed || !moved(c)
 		if !sub.Wants(c) {
 			continue
 		}
@@ -218,9 +222,9 @@ func (s *Service) hand(ctx context.Context, sink Sink, sub Subscription, head le
 }
 
 // page reads the changes after a sequence, or none if none comes for a moment. Only the
-// one reader of the bus waits for it: many would take the loop's workers.
+// two readers of the broker wait for it: many would take the loop's workers.
 func (s *Service) page(ctx context.Context, to string, after int64) page {
-	if to != ToBus {
+	if to == ToWebhook {
 		changes, err := s.Log.Changes(ctx, ledger.ChangeQuery{After: after, Limit: atOnce})
 		return page{changes, err}
 	}

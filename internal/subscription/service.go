@@ -76,39 +76,62 @@ func NewService(c Config) *Service {
 
 func name(org, name string) ledger.Name { return ledger.Name{Space: "subscription:" + org, Name: name} }
 
-// EnsureBus makes the broker's subscription, if there is none yet. It is told of
-// everything from then on.
+// EnsureBus makes the broker's subscriptions, if there are none yet. They are told of
+// everything from then on, so that it comes before the first command is taken.
 func (s *Service) EnsureBus(ctx context.Context) error {
-	ref := ledger.Ref{Kind: Kind.Name, ID: BusID}
+	var from *Status // of a ledger from before answers had a cursor of their own
+	if o, err := s.Store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: BusID}); err == nil {
+		sub, err := Decode(o)
+		if err != nil {
+			return err
+		}
+		from = &sub.Status
+	} else if !fault.Is(err, fault.NotFound) {
+		return err
+	}
+	if err := s.ensure(ctx, AnswersID, Spec{To: ToAnswers, All: true, Kinds: []string{commands}, Description: "answers to commands, for whoever sent them"}, from); err != nil {
+		return err
+	}
+	return s.ensure(ctx, BusID, Spec{To: ToBus, All: true, Description: "every change, for whoever follows the broker"}, nil)
+}
+
+// ensure makes a subscription of the server's own.
+func (s *Service) ensure(ctx context.Context, id string, spec Spec, from *Status) error {
+	ref := ledger.Ref{Kind: Kind.Name, ID: id}
 	if _, err := s.Store.Get(ctx, ref); !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	sub := Subscription{Object: ledger.Object{Ref: ref, Name: BusID, Phase: Active, Fields: ledger.Fields{"receiver": ToBus}},
-		Spec: Spec{To: ToBus, All: true, Description: "every change, for whoever follows the broker"}}
-	err := s.begin(ctx, sub)
+	err := s.begin(ctx, Subscription{Object: ledger.Object{Ref: ref, Name: id, Phase: Active, Fields: ledger.Fields{"receiver": spec.To}}, Spec: spec}, from)
 	if fault.Reason(err) == "exists" { // another replica was faster
 		return nil
 	}
 	return err
 }
 
-// begin writes a new subscription, which is told of what comes from now on.
-func (s *Service) begin(ctx context.Context, sub Subscription) error {
+// commands is the kind of object that answers are about.
+const commands = "command"
+
+// begin writes a new subscription, which is told of what comes from now on, or from
+// where another one is.
+func (s *Service) begin(ctx context.Context, sub Subscription, from *Status) error {
 	head, err := s.Log.Head(ctx)
 	if err != nil {
 		return err
 	}
 	sub.Status = Status{Cursor: head.Seq, Ledger: head.Ledger, Epoch: head.Epoch}
+	if from != nil {
+		sub.Status = Status{Cursor: from.Cursor, Ledger: from.Ledger, Epoch: from.Epoch}
+	}
 	put, err := sub.put("create")
 	if err != nil {
 		return err
 	}
-	_, err = s.Store.Commit(ctx, ledger.Set{
-		Actor: actor(ctx), Cause: ledger.CauseOf(ctx), Puts: []ledger.Put{put},
-		Claims: []ledger.Claim{{Name: name(sub.Org, sub.Name), Holder: sub.Ref}},
-		Counts: []ledger.Count{{Name: "subscriptions:" + sub.Org, Delta: 1, Max: most}},
-		Wakes:  []ledger.Wake{{Ref: sub.Ref, Org: sub.Org}},
-	})
+	set := ledger.Set{Actor: actor(ctx), Cause: ledger.CauseOf(ctx), Puts: []ledger.Put{put}, Wakes: []ledger.Wake{{Ref: sub.Ref, Org: sub.Org}}}
+	if sub.Spec.To != ToAnswers { // which must not fail because somebody's webhook has its name
+		set.Claims = []ledger.Claim{{Name: name(sub.Org, sub.Name), Holder: sub.Ref}}
+		set.Counts = []ledger.Count{{Name: "subscriptions:" + sub.Org, Delta: 1, Max: most}}
+	}
+	_, err = s.Store.Commit(ctx, set)
 	return err
 }
 
@@ -150,7 +173,7 @@ func (s *Service) Create(ctx context.Context, called string, spec Spec) (Subscri
 	spec.Secret = ref
 	sub := Subscription{Object: ledger.Object{Ref: ledger.Ref{Kind: Kind.Name, ID: ledger.NewID()}, Org: who.Org, Owner: who.User,
 		Name: called, Phase: Active, Fields: ledger.Fields{"receiver": ToWebhook}}, Spec: spec}
-	if err := s.begin(ctx, sub); err != nil {
+	if err := s.begin(ctx, sub, nil); err != nil {
 		_ = s.Keeper.Shred(ctx, ref) // nobody knows it
 		switch fault.Reason(err) {
 		case "name-taken":

@@ -21,9 +21,6 @@ type Publisher interface {
 // Bus is the sink of the broker.
 type Bus struct {
 	Publisher
-	// Answer is told of events before they are published: commands' senders wait for
-	// some of them. Nil: nobody does.
-	Answer func(ctx context.Context, events []Event) error
 	Tracer *trace.Tracer // default: nobody follows events on their way
 }
 
@@ -45,9 +42,18 @@ func (b *Bus) Deliver(ctx context.Context, _ Subscription, events []Event) (int,
 	for _, span := range spans {
 		span.End("")
 	}
-	if b.Answer != nil {
-		if err := b.Answer(ctx, events); err != nil {
-			return 0, err
+	return len(events), nil
+}
+
+// Answers is the sink of those who sent commands. It is not that of the broker: a
+// follower's queue that takes no event holds up nobody who waits for an answer.
+type Answers func(ctx context.Context, e *Event) error
+
+// Deliver implements Sink.
+func (a Answers) Deliver(ctx context.Context, _ Subscription, events []Event) (int, error) {
+	for i := range events {
+		if err := a(ctx, &events[i]); err != nil {
+			return i, err
 		}
 	}
 	return len(events), nil

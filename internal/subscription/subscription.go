@@ -22,11 +22,16 @@ const (
 // Where a subscription tells.
 const (
 	ToBus     = "bus"
+	ToAnswers = "answers" // of commands, to the queues that their senders named
 	ToWebhook = "webhook"
 )
 
-// BusID is the one subscription of the broker.
-const BusID = "bus"
+// BusID is the one subscription of the broker, and AnswersID that of those who sent
+// commands by it.
+const (
+	BusID     = "bus"
+	AnswersID = "answers"
+)
 
 // Moved is the operation of a change that only moved a cursor. Nobody is told of
 // it: a reader that made news by reading would never rest.
@@ -41,7 +46,7 @@ var Kind = ledger.Kind{
 
 // Spec says who is told of what.
 type Spec struct {
-	To          string `json:"to"` // bus or webhook
+	To          string `json:"to"` // bus, answers or webhook
 	Description string `json:"description,omitempty"`
 	URL         string `json:"url,omitempty"`    // of a webhook
 	Secret      string `json:"secret,omitempty"` // reference to what deliveries are signed with
@@ -128,11 +133,14 @@ func (s *Spec) Validate(kinds []string) error {
 	return nil
 }
 
+// moved tells whether a change is only that of a cursor.
+func moved(c *ledger.Change) bool { return c.Object.Kind == Kind.Name && c.Op == Moved }
+
 // Wants tells whether a change is one that the subscription may be about. Whether
 // it may be seen is the Encoder's.
 func (s *Subscription) Wants(c *ledger.Change) bool {
 	o := &c.Object
-	if o.Kind == Kind.Name && c.Op == Moved {
+	if moved(c) {
 		return false
 	}
 	return (s.Spec.All || o.Org == s.Org) && (len(s.Spec.Kinds) == 0 || slices.Contains(s.Spec.Kinds, o.Kind))

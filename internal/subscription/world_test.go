@@ -95,19 +95,20 @@ type world struct {
 	store   *sqlledger.Ledger
 	service *subscription.Service
 	bus     *sink
+	answers *sink
 	hook    *sink
 }
 
 func newWorld(t *testing.T, url string) *world {
 	t.Helper()
 	store, err := sqlledger.Open(t.Context(), sqlledger.Config{
-		URL: url, Key: bytes.Repeat([]byte{7}, ledger.KeySize), Kinds: []ledger.Kind{subscription.Kind, things},
+		URL: url, Key: bytes.Repeat([]byte{7}, ledger.KeySize), Kinds: []ledger.Kind{subscription.Kind, things, {Name: "command"}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	w := &world{store: store, bus: newSink(), hook: newSink()}
+	w := &world{store: store, bus: newSink(), answers: newSink(), hook: newSink()}
 	w.service = w.replica()
 	return w
 }
@@ -115,7 +116,7 @@ func newWorld(t *testing.T, url string) *world {
 func (w *world) replica() *subscription.Service {
 	return subscription.NewService(subscription.Config{
 		Store: w.store, Keeper: w.store, Log: w.store, Feed: ledger.NewFeed(w.store), Encoder: plain{}, Kinds: []string{"thing"},
-		Sinks: map[string]subscription.Sink{subscription.ToBus: w.bus, subscription.ToWebhook: w.hook},
+		Sinks: map[string]subscription.Sink{subscription.ToBus: w.bus, subscription.ToAnswers: w.answers, subscription.ToWebhook: w.hook},
 	})
 }
 
@@ -157,14 +158,14 @@ func numbered(prefix string, n int) (out []string) {
 	return out
 }
 
-// names are those of the things that events are about, each once, in the order in
+// names are those of the things and commands that events are about, each once, in the order in
 // which they were first told.
 func names(events []subscription.Event) (out []string) {
 	seen := map[string]bool{}
 	for _, e := range events {
 		var d struct{ Name string }
 		_ = json.Unmarshal(e.Data, &d)
-		if e.Type == "dev.drover.thing.created" && !seen[e.ID] {
+		if (e.Type == "dev.drover.thing.created" || e.Type == "dev.drover.command.created") && !seen[e.ID] {
 			seen[e.ID] = true
 			out = append(out, d.Name)
 		}
