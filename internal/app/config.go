@@ -60,6 +60,7 @@ type Settings struct {
 	TLSKey        string        // and its key
 	TLSClientCA   string        // authorities whose clients are known by their certificates; default: nobody is
 	TLSClientAuth string        // who must show one: agents or all; default agents
+	AgentTLS      string        // Secret with the certificates of agents that are put on clusters; default: none
 	Plaintext     []string      // places elsewhere that are spoken to unencrypted; default: none
 
 	Primary        bool   // this is the primary of two sites

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/droverhq/drover/api/client"
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/account"
 	"github.com/droverhq/drover/internal/audit"
@@ -193,7 +194,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	s.clusters.Terraformer, s.clusters.Around = newTerraformer(s.calls), s.around
-	s.clusters.Installs = &cluster.Installs{Server: s.publicURL(), Image: s.cfg.AgentImage, Trace: elsewhere(s.cfg.TraceEndpoint), Token: s.firstToken}
+	s.clusters.Installs = &cluster.Installs{Server: s.publicURL(), Image: s.cfg.AgentImage, Trace: elsewhere(s.cfg.TraceEndpoint), Token: s.firstToken, TLSSecret: s.cfg.AgentTLS, Plaintext: client.Exposed(s.publicURL())}
 	if s.clusters.Makers, err = s.clusterMakers(); err != nil {
 		return err
 	}
@@ -235,7 +236,7 @@ func (s *Server) open(ctx context.Context) error {
 		Ending: s.ending, Begin: s.begin, Behind: s.behind,
 		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy, Approvals: guard, Audit: s.audit, Proxies: proxies,
 		Instances: instances, Clusters: s.clusters, Environments: s.environments, Templates: s.templates, Deployments: s.deployments, Subscriptions: s.subscriptions, Rejected: putAside{s.bus.Aside()}, Policy: s.policy, Accounts: accounts, Users: people,
-		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version, AgentImage: s.cfg.AgentImage, AgentTrace: elsewhere(s.cfg.TraceEndpoint),
+		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version, AgentImage: s.cfg.AgentImage, AgentTrace: elsewhere(s.cfg.TraceEndpoint), AgentTLS: s.cfg.AgentTLS, AgentPlaintext: client.Exposed(s.publicURL()),
 		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable, Tracer: s.tracer, AgentCertificates: s.cfg.TLSClientCA != "",
 		Doctor: &examiner{Server: s, store: opened, commits: commits, runs: runs},
 		Log:    s.log, Metrics: registry, Rate: s.cfg.RateLimit,

@@ -76,6 +76,7 @@ var settings = []setting{
 	{name: "site", uses: forServer, usage: "`name` of this one of two sites, for people and for the witness; empty: primary or secondary"},
 	{name: "witness", uses: forServer, usage: "`consul:URL/KEY` in a third place: whoever leads holds its lease; empty: an operator's word decides", check: checkWitness},
 	{name: "agent-image", uses: forServer, usage: "container `image` of agents that are put on clusters; empty: droverhq/drover of this version"},
+	{name: "agent-tls-secret", uses: forServer, usage: "`name` of the Secret with ca.crt, tls.crt and tls.key that such agents find beside them; empty: they have no certificate"},
 
 	{name: "cluster", uses: forAgent, usage: "`id` of the cluster that this agent speaks for"},
 	{name: "heartbeat", uses: forAgent, def: "10s", usage: "pause between messages until the server says another", check: checkDuration(time.Second, 10*time.Minute)},
@@ -139,6 +140,7 @@ type ServerSettings struct {
 	TLSKey        string
 	TLSClientCA   string
 	TLSClientAuth string   // agents or all
+	AgentTLS      string   // Secret
 	Plaintext     []string // places
 
 	Primary        bool   // of two sites
@@ -207,9 +209,9 @@ func (v values) server() ServerSettings {
 	s.TraceSample, _ = strconv.ParseFloat(v.text("trace-sample"), 64)
 	s.TLSCert, s.TLSKey = v.text("tls-certificate-file"), v.text("tls-key-file")
 	s.TLSClientCA, s.TLSClientAuth = v.text("tls-client-ca-file"), v.text("tls-client-auth")
-	s.Plaintext = split(v.text("plaintext"))
 	s.Primary, s.PrimaryURL, s.PrimaryCluster = v.text("primary") == "true", v.text("primary-url"), v.text("primary-cluster-name")
 	s.SecondaryURL, s.Site, s.Witness = v.text("secondary-url"), v.text("site"), v.text("witness")
+	s.AgentTLS, s.Plaintext = v.text("agent-tls-secret"), split(v.text("plaintext"))
 	return s
 }
 

@@ -20,6 +20,9 @@ type Installs struct {
 	Server string // URL that they connect to
 	Image  string
 	Trace  string // URL of the collector of their traces; empty: none
+	// TLSSecret and Plaintext are those of [InstallConfig].
+	TLSSecret string
+	Plaintext bool
 	// Token makes one that the agent of a cluster connects with first.
 	Token func(ctx context.Context, clusterID string) (string, error)
 }
@@ -58,6 +61,7 @@ func (s *Service) agentBodies(c Cluster, profile *compiled) (out []offering.Step
 	}
 	stream, err := Install(InstallConfig{
 		Server: s.Installs.Server, Cluster: c.ID, Token: offering.Secret(secretJoin), Image: s.Installs.Image, Rules: rules, Health: AgentHealth, Trace: s.Installs.Trace,
+		TLSSecret: s.Installs.TLSSecret, Plaintext: s.Installs.Plaintext,
 	})
 	if err != nil {
 		return nil, false, err

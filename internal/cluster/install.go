@@ -16,7 +16,7 @@ const (
 )
 
 // InstallConfig is what an agent is put on a Kubernetes cluster with. All but
-// Rules, Runtime, Namespace, Health and Trace are required.
+// Rules, Runtime, Namespace, Health, Trace, TLSSecret and Plaintext are required.
 type InstallConfig struct {
 	Server  string // URL that the agent connects to
 	Cluster string // id
@@ -36,6 +36,12 @@ type InstallConfig struct {
 	// Trace is the URL of the collector that the agent sends its traces to; empty:
 	// nowhere.
 	Trace string
+	// TLSSecret is a Secret in the namespace, not made here, with what the agent knows
+	// the server by and shows to it: ca.crt, tls.crt, tls.key; empty: the authorities
+	// of its image, and no certificate.
+	TLSSecret string
+	// Plaintext says that the server may be spoken to unencrypted.
+	Plaintext bool
 }
 
 func (c InstallConfig) check() error {
@@ -124,6 +130,8 @@ image: {{json .Image}}
 runtime: {{.Runtime}}
 health: {{.Health}}
 traceEndpoint: {{json .Trace}}
+tlsSecret: {{json .TLSSecret}}
+plaintext: {{.Plaintext}}
 rules:{{template "rules" .Rules}}
 `)
 

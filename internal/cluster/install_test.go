@@ -177,7 +177,9 @@ func TestTheChartSaysTheSame(t *testing.T) {
 	apart.Namespace = "drover-far"
 	traced := installed
 	traced.Trace = "https://collector.example.org:4318/x\"y"
-	for reason, c := range map[string]cluster.InstallConfig{"rules": installed, "a namespace of its own": apart, "no rules": bare, "a health port": watched, "beside Argo CD": beside, "traced": traced} {
+	known := installed
+	known.TLSSecret, known.Plaintext = "edge-tls", true
+	for reason, c := range map[string]cluster.InstallConfig{"rules": installed, "with a certificate": known, "a namespace of its own": apart, "no rules": bare, "a health port": watched, "beside Argo CD": beside, "traced": traced} {
 		t.Run(reason, func(t *testing.T) {
 			wrote, err := cluster.Values(c)
 			if err != nil {

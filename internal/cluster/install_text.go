@@ -120,6 +120,14 @@ spec:
             - --token-file=/var/run/drover/token
             - --data-dir=/var/lib/drover
             - --log-format=json
+{{- if .TLSSecret}}
+            - --ca-file=/var/run/drover-tls/ca.crt
+            - --client-certificate-file=/var/run/drover-tls/tls.crt
+            - --client-key-file=/var/run/drover-tls/tls.key
+{{- end}}
+{{- if .Plaintext}}
+            - --plaintext=server
+{{- end}}
 {{- if .Health}}
             - --health=:{{.Health}}
 {{- end}}
@@ -166,6 +174,11 @@ spec:
             - name: token
               mountPath: /var/run/drover
               readOnly: true
+{{- if .TLSSecret}}
+            - name: tls
+              mountPath: /var/run/drover-tls
+              readOnly: true
+{{- end}}
             - name: data
               mountPath: /var/lib/drover
             - name: tmp
@@ -174,6 +187,11 @@ spec:
         - name: token
           secret:
             secretName: drover-join
+{{- if .TLSSecret}}
+        - name: tls
+          secret:
+            secretName: {{json .TLSSecret}}
+{{- end}}
         - name: data
           emptyDir: {}
         - name: tmp

@@ -74,6 +74,10 @@ type Config struct {
 	AgentImage string
 	// AgentTrace is the collector that agents are told to send their traces to; empty: none.
 	AgentTrace string
+	// AgentTLS is the Secret that agents find their certificates in, and AgentPlaintext
+	// says that they may come without: see [cluster.InstallConfig].
+	AgentTLS       string
+	AgentPlaintext bool
 	// Version of the server, as its APIs show it; empty: they do not.
 	Version string
 	// Tracer follows requests; nil: nobody does.

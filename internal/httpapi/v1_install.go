@@ -180,7 +180,8 @@ func (o *own) installable(ctx context.Context, id string) (cluster.InstallConfig
 	if err != nil {
 		return none, err
 	}
-	return cluster.InstallConfig{Server: o.URL, Cluster: id, Image: o.AgentImage, Rules: rules, Health: cluster.AgentHealth, Trace: o.AgentTrace}, nil
+	return cluster.InstallConfig{Server: o.URL, Cluster: id, Image: o.AgentImage, Rules: rules, Health: cluster.AgentHealth, Trace: o.AgentTrace,
+		TLSSecret: o.AgentTLS, Plaintext: o.AgentPlaintext}, nil
 }
 
 // applied is all that an agent of the cluster may be told to apply at present.
