@@ -38,8 +38,8 @@ type deployment struct {
 // users know. It is pure. What was applied is in sync: whatever differs is put
 // right, and only what is not there yet, or is on its way out, is not. Of a manual
 // one it is told what differs.
-func deployed(doc document, health manifest.Health, differs []runtime.ResourceDifference, healed *runtime.Healed) (json.RawMessage, error) {
-	out := runtime.Deployed{Sync: runtime.SyncStatus{Status: "Synced"}, Health: runtime.HealthStatus{Status: "Healthy"}, Healed: healed}
+func deployed(doc document, health manifest.Health, differs []runtime.ResourceDifference, m memory) (json.RawMessage, error) {
+	out := runtime.Deployed{Sync: runtime.SyncStatus{Status: "Synced"}, Health: runtime.HealthStatus{Status: "Healthy"}, Healed: m.Healed, Operation: m.told()}
 	not := map[manifest.ID]bool{}
 	for _, x := range differs {
 		id := manifest.ID{Group: x.Group, Kind: x.Kind, Namespace: x.Namespace, Name: x.Name}
@@ -86,13 +86,13 @@ func deployed(doc document, health manifest.Health, differs []runtime.ResourceDi
 
 // failedDeployment is what is told of one that could not be applied: what is there
 // of it is not known.
-func failedDeployment(doc document, message string) (json.RawMessage, error) {
+func failedDeployment(doc document, message string, m memory) (json.RawMessage, error) {
 	trouble := runtime.DeployedCondition{Type: "SyncError", Message: message}
 	if doc.manual() && doc.Deployment.Run == "" {
 		trouble.Type = "ComparisonError"
 	}
 	out := runtime.Deployed{Sync: runtime.SyncStatus{Status: "Unknown"}, Health: runtime.HealthStatus{Status: "Unknown"},
-		Conditions: []runtime.DeployedCondition{trouble}}
+		Conditions: []runtime.DeployedCondition{trouble}, Operation: m.told()}
 	if d := doc.Deployment; d != nil {
 		out.Compared = &runtime.Compared{Repository: d.Repository, Path: d.Path, Revision: d.Revision, Namespace: d.Namespace}
 	}

@@ -32,7 +32,7 @@ func Deployed(body json.RawMessage, h manifest.Health, differs ...runtime.Resour
 	if err != nil {
 		return nil, err
 	}
-	return deployed(d, h, differs, nil)
+	return deployed(d, h, differs, memory{})
 }
 
 // Spec of a route on a cluster that carries hosts like that.
@@ -73,3 +73,31 @@ func (r *Repair) Healing() string {
 
 // Made says that a body was applied as a whole.
 func (r *Repair) Made(body json.RawMessage) { r.m.Made = digest(body) }
+
+// Syncs is a memory of the last sync of a deployment.
+type Syncs struct{ m memory }
+
+// Apply is what is remembered of an attempt to apply a body: it worked, or failed with a
+// message; false: it was no sync.
+func (s *Syncs) Apply(body json.RawMessage, at time.Time, message string, wrote manifest.Result, pruned ...string) bool {
+	doc, err := read(body)
+	if err != nil || !s.m.asked(doc) {
+		return false
+	}
+	if message != "" {
+		s.m.fails(doc, message, at, at.Add(time.Second))
+		return true
+	}
+	sync := doc.manual() || s.m.unsynced(body)
+	if s.m.Made = digest(body); sync {
+		s.m.Operation = operationOf(doc, succeeded, "successfully synced", at, at.Add(time.Second))
+		s.m.Operation.did(doc, wrote, pruned)
+	}
+	if doc.manual() {
+		s.m.Run = doc.Deployment.Run
+	}
+	return sync
+}
+
+// Told is told.
+func (s *Syncs) Told() json.RawMessage { return s.m.told() }

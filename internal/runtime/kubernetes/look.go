@@ -43,7 +43,7 @@ func (s *shift) look(ctx context.Context, rec keep.Record, doc document, p plan)
 		if doc.manual() && doc.Deployment.Run == "" { // how it is doing is nobody's work
 			seen.State, seen.Message = runtime.Ready, ""
 		}
-		seen.Detail, err = deployed(doc, health, s.found(rec.ID), remember(rec.Own).Healed)
+		seen.Detail, err = deployed(doc, health, s.found(rec.ID), remember(rec.Own))
 	}
 	return seen, err
 }

@@ -21,6 +21,8 @@ type memory struct {
 	// last.
 	Healing *runtime.Healed `json:"healing,omitempty"`
 	Healed  *runtime.Healed `json:"healed,omitempty"`
+	// Operation is the last sync that came to an end.
+	Operation *operation `json:"operation,omitempty"`
 }
 
 func remember(own json.RawMessage) memory {

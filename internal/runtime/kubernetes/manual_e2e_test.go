@@ -19,6 +19,22 @@ func seenOf(o runtime.Observed) (d runtime.Deployed) {
 	return d
 }
 
+// told is a part of an operationState.
+type told struct {
+	Phase, Message string
+	Operation      struct{ InitiatedBy struct{ Username string } }
+	SyncResult     struct {
+		Revision  string
+		Resources []struct{ Name, Status string }
+	}
+	StartedAt, FinishedAt metav1.Time
+}
+
+func operationOf(o runtime.Observed) (out told) {
+	_ = json.Unmarshal(seenOf(o).Operation, &out)
+	return out
+}
+
 func difference(o runtime.Observed, kind, name string) runtime.ResourceDifference {
 	for _, x := range seenOf(o).Diff {
 		if x.Kind == kind && x.Name == name {
@@ -78,9 +94,12 @@ func TestManualDeploymentIsCompared(t *testing.T) {
 		t.Errorf("what is to be made: %+v", x)
 	}
 	apply(t, rt, wish(2, "r1", false, configMap("a", "1"), configMap("b", "1"), secret("TOPSECRET1")))
-	await(t, rt, id, at(2, "Synced"))
-	if value(t, home, "a") != "1" {
-		t.Error("the sync brought nothing")
+	if op := operationOf(o); op.Phase != "" {
+		t.Errorf("nothing was synced yet: %+v", op)
+	}
+	o = await(t, rt, id, at(2, "Synced"))
+	if op := operationOf(o); op.Phase != "Succeeded" || op.SyncResult.Revision != "c2" || op.Operation.InitiatedBy.Username != "drover:r1" || len(op.SyncResult.Resources) != 3 || op.StartedAt.IsZero() || value(t, home, "a") != "1" {
+		t.Errorf("the sync is told as %+v", op)
 	}
 
 	// By hand, with the sync still being what was asked for last; and over a restart.
@@ -114,6 +133,9 @@ func TestManualDeploymentIsCompared(t *testing.T) {
 	o = await(t, rt, id, at(6, "Synced"))
 	if len(seenOf(o).Diff) != 0 || value(t, home, "b") != "none" {
 		t.Errorf("with prune: %s", o.Detail)
+	}
+	if op := operationOf(o); op.SyncResult.Revision != "c6" || !strings.Contains(string(seenOf(o).Operation), `"name":"b","status":"Pruned"`) {
+		t.Errorf("the last sync is told as %s", seenOf(o).Operation)
 	}
 	apply(t, rt, runtime.Item{ID: id, Kind: runtime.KindDeployment, Generation: 7, Token: 7, Delete: true})
 	await(t, rt, id, is(7, runtime.Deleted))

@@ -49,6 +49,7 @@ func (s *shift) Reconcile(ctx context.Context, e *keep.Entry) (again time.Durati
 	case e.Record.Delete:
 		return s.remove(ctx, e)
 	}
+	began := s.r.cfg.Now()
 	seen, err := s.install(ctx, e)
 	if ctx.Err() != nil {
 		return 0, ctx.Err()
@@ -61,7 +62,8 @@ func (s *shift) Reconcile(ctx context.Context, e *keep.Entry) (again time.Durati
 		seen = keep.Failed(e.Record, err)
 		s.Complain(e, err)
 		if doc, _ := read(e.Record.Body); e.Record.Kind == runtime.KindDeployment && seen.State == runtime.Error {
-			seen.Detail, _ = failedDeployment(doc, seen.Message)
+			keepFailure(e, doc, seen.Message, began, s.r.cfg.Now())
+			seen.Detail, _ = failedDeployment(doc, seen.Message, remember(e.Record.Own))
 		}
 	} else {
 		s.Content(e)
@@ -144,12 +146,13 @@ type plan struct {
 	own       []string // of what the body lists: without the namespace and the routes
 	routes    []carrier
 	home      string
+	doc       document
 }
 
 // compose works out the set of an item: its objects, its namespace where that
 // is ours to make, and its routes.
 func (s *shift) compose(ctx context.Context, rec keep.Record, doc document) (plan, error) {
-	p := plan{home: s.r.cfg.home(rec.ID, doc)}
+	p := plan{home: s.r.cfg.home(rec.ID, doc), doc: doc}
 	p.set = manifest.Set{Owner: rec.ID, Namespace: p.home, Force: doc.Force, Override: handTools}
 	for _, m := range doc.Manifests {
 		if doc.Suspended && !doc.bare {
@@ -212,20 +215,48 @@ func (s *shift) enforce(ctx context.Context, e *keep.Entry, p plan, prune bool) 
 	// Asked anew each time, since what is about to be put right is written down first.
 	p.set.Fence = func(ctx context.Context) error { return s.Fence(e)(ctx) }
 	p.set.Before = func(ctx context.Context, will manifest.Result) error { return s.notice(ctx, e, will) }
-	if _, err := s.r.cluster.Apply(ctx, p.set); err != nil {
+	m, began := remember(e.Record.Own), s.r.cfg.Now()
+	sync := p.doc.manual() || m.unsynced(e.Record.Body)
+	wrote, err := s.r.cluster.Apply(ctx, p.set)
+	if err != nil {
 		return err
 	}
 	if err := s.mended(ctx, e); err != nil {
 		return err
 	}
-	if !prune {
+	var pruned []string
+	if prune {
+		if pruned, err = s.prune(ctx, e, p); err != nil {
+			return err
+		}
+	}
+	if sync {
+		return s.synced(e, p.doc, wrote, pruned, began)
+	}
+	return nil
+}
+
+// synced notes a sync that was carried out. It comes along when what is seen is written
+// down.
+func (s *shift) synced(e *keep.Entry, doc document, wrote manifest.Result, pruned []string, began time.Time) error {
+	if e.Record.Kind != runtime.KindDeployment {
 		return nil
 	}
+	m := remember(e.Record.Own)
+	m.Operation = operationOf(doc, succeeded, "successfully synced", began, s.r.cfg.Now())
+	m.Operation.did(doc, wrote, pruned)
+	own, err := json.Marshal(m)
+	e.Record.Own = own
+	return err
+}
+
+// prune removes what the set no longer has, and tells what has gone or is going.
+func (s *shift) prune(ctx context.Context, e *keep.Entry, p plan) ([]string, error) {
 	gone, err := s.r.cluster.Prune(ctx, manifest.Pruning{Owner: e.Record.ID, Before: e.Record.Inventory, After: p.inventory, Fence: s.Fence(e)})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.list(ctx, e, manifest.Union(p.inventory, gone.Kept, gone.Going))
+	return append(gone.Gone, gone.Going...), s.list(ctx, e, manifest.Union(p.inventory, gone.Kept, gone.Going))
 }
 
 // list writes the inventory down if it is another.
