@@ -1,10 +1,15 @@
 package app_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/droverhq/drover/internal/app"
+	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/reconcile"
 	"github.com/droverhq/drover/internal/subscription"
@@ -43,5 +48,21 @@ func TestAReplicaWithoutABrokerLeavesItsEventsToOthers(t *testing.T) {
 				t.Errorf("%s: %s is carried forward: %v, and comes again: %v", c.reason, id, carried, res.Next)
 			}
 		}
+	}
+}
+
+// A message that the API never saw is found in the log by its request.
+func TestRefusedMessagesAreInTheLog(t *testing.T) {
+	var out bytes.Buffer
+	ctx := ledger.WithCause(t.Context(), ledger.ByRequest("night-shift-4711"))
+	app.Refuse(ctx, app.NewLog(&out), command.Refusal{Command: "instance.create", Outcome: "denied", Message: "m1", Source: "/shop"})
+	got := map[string]any{}
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	delete(got, "time")
+	want := map[string]any{"level": "INFO", "msg": "message refused", "request": "night-shift-4711", "outcome": "denied", "message": "m1", "source": "/shop", "command": "instance.create"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the line (-want +got):\n%s", diff)
 	}
 }

@@ -50,15 +50,20 @@ type Config struct {
 	Now           func() time.Time // default: time.Now
 }
 
-// Observer sees what became of messages, for metrics: accepted, rejected, twice,
-// denied, malformed, failed.
+// Observer sees what became of messages: accepted, rejected, twice, denied, malformed,
+// failed.
 type Observer interface {
+	// Taken is for metrics.
 	Taken(command, outcome string, took time.Duration)
+	// Refused is for the log. It is called once for each message of which neither the
+	// API nor the ledger knows: denied, malformed, failed.
+	Refused(ctx context.Context, r Refusal)
 }
 
 type unobserved struct{}
 
 func (unobserved) Taken(string, string, time.Duration) {}
+func (unobserved) Refused(context.Context, Refusal)    {}
 
 // Service takes commands.
 type Service struct {
@@ -93,6 +98,7 @@ func (s *Service) take(ctx context.Context, d bus.Delivery) error {
 		if untold := s.refuse(ctx, &d.Message, e, err); untold != nil {
 			return untold
 		}
+		s.refused(ctx, &d.Message, e, "malformed")
 		return bus.Reject(err)
 	}
 	var span *trace.Span
@@ -108,11 +114,15 @@ func (s *Service) take(ctx context.Context, d bus.Delivery) error {
 	if err == nil {
 		span.End("")
 		s.Observer.Taken(e.name, outcome, s.Now().Sub(began))
+		if outcome == "denied" {
+			s.refused(ctx, &d.Message, e, outcome)
+		}
 		return nil
 	}
 	span.End(fault.Of(err).String())
 	if verdict, _ := bus.Later(err, d.Try); verdict == bus.PutAway {
 		s.Observer.Taken(e.name, "failed", s.Now().Sub(began))
+		s.refused(ctx, &d.Message, e, "failed")
 		_ = s.refuse(ctx, &d.Message, e, fault.New(fault.Internal, "it failed %d times and is put aside: whoever runs the control plane sees why, and can have it tried again", d.Try).Because("failed"))
 	}
 	return err
@@ -234,7 +244,7 @@ func (s *Service) call(ctx context.Context, m *bus.Message, e envelope, token st
 
 // requestID is how the command is found in logs and in the log.
 func requestID(m *bus.Message, e envelope) string {
-	if id := header(m, "x-request-id"); id != "" {
+	if id := header(m, "x-request-id"); nameable(id) {
 		return id
 	}
 	return ID("", "", e.Source, e.ID)

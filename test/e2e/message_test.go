@@ -252,8 +252,18 @@ func TestHostileMessages(t *testing.T) {
 	if err != nil || got.Phase != "ready" {
 		t.Errorf("rex is %s, %v", got.Phase, err)
 	}
-	if log := b.s.Log(); strings.Contains(log, alice) || strings.Contains(log, mallory) {
-		t.Error("a token is in the log")
+	log := b.s.Log()
+	if strings.Contains(log, alice) || strings.Contains(log, mallory) || strings.Contains(log, "not JSON") {
+		t.Error("a token, or what a message says, is in the log")
+	}
+	for _, want := range []string{`outcome=denied message=forged source=/tests command=instance.delete request=`, `outcome=denied message=none source=/tests`,
+		`outcome=malformed message=later source=/tests request=`, `outcome=malformed message=up source=/tests`} {
+		if !strings.Contains(log, `msg="message refused" `+want) {
+			t.Errorf("the log does not have %s", want)
+		}
+	}
+	if n := strings.Count(log, `msg="message refused" `); n != 8 { // two without a good token, five that are no commands, one of them twice
+		t.Errorf("%d refused messages are in the log", n)
 	}
 }
 
