@@ -45,6 +45,7 @@ func unwritten(err error) bool { return fault.Is(err, fault.Unavailable) && faul
 func insisted[T any](ctx context.Context, l *insistent, may func(error) bool, call func(context.Context) (T, error)) (T, error) {
 	began := time.Now()
 	out, err := call(ctx)
+	l.again.Made(err, time.Since(began))
 	if err == nil {
 		l.again.Answered() // or the breaker would stay open until something fails again
 		return out, nil

@@ -3,10 +3,12 @@ package app_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/droverhq/drover/internal/app"
@@ -133,6 +135,34 @@ func TestTheLedgerIsBack(t *testing.T) {
 		}
 		if open() != 0 {
 			t.Error("the ledger is back, and its breaker is open")
+		}
+	})
+}
+
+// durations keeps how long calls took.
+type durations []string
+
+func (d *durations) Called(name, outcome string, took time.Duration) {
+	*d = append(*d, fmt.Sprint(name, " ", outcome, " ", took))
+}
+func (*durations) Breaker(string, string, string) {}
+func (*durations) Retried(string, bool)           {}
+
+// Every call is seen, not those alone that are made again.
+func TestEveryCallOfTheLedgerIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var took durations
+		l := app.InsistSeen(&moody{slow: 100 * time.Millisecond}, &took)
+		if _, err := l.Get(t.Context(), ledger.Ref{Kind: "thing", ID: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		l = app.InsistSeen(&moody{fails: []error{fault.New(fault.NotFound, "no")}}, &took)
+		_, _ = l.Get(t.Context(), ledger.Ref{Kind: "thing", ID: "a"})
+		l = app.InsistSeen(&moody{fails: []error{fault.New(fault.Unavailable, "away")}}, &took)
+		_, _ = l.Get(t.Context(), ledger.Ref{Kind: "thing", ID: "a"})
+		want := durations{"the ledger ok 100ms", "the ledger refused 0s", "the ledger failed 0s", "the ledger ok 0s"}
+		if diff := cmp.Diff(want, took); diff != "" {
+			t.Errorf("seen (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -86,7 +86,12 @@ func New(c Config) (Records, error) {
 		timeout = cmp.Or(timeout, 10*time.Second)
 		k.lanes = append(k.lanes, &lane{
 			zone: name, provider: z.Provider, window: c.Window, batch: cmp.Or(batch, 50),
-			witness: &witness{zone: name, provider: z.Provider, servers: z.Servers, timeout: min(timeout, 5*time.Second), patience: c.Verify},
+			witness: &witness{
+				zone: name, provider: z.Provider, servers: z.Servers, timeout: min(timeout, 5*time.Second), patience: c.Verify,
+				policy: resilience.New(resilience.Config{
+					Name: "the DNS servers that show zone " + name, Timeout: max(timeout, c.Verify), Rest: c.Rest, Observer: c.Observer,
+				}),
+			},
 			policy: resilience.New(resilience.Config{
 				Name: "the DNS server of zone " + name, Timeout: timeout, Rest: c.Rest, Observer: c.Observer,
 			}),

@@ -9,14 +9,16 @@ import (
 	"github.com/miekg/dns"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/resilience"
 )
 
 // witness asks the name servers of a zone what the world would be told.
 type witness struct {
 	zone     string
 	provider Provider
-	timeout  time.Duration // of one question
-	patience time.Duration // until an answer is right
+	policy   *resilience.Policy // of the name servers, which may be others than who is written to
+	timeout  time.Duration      // of one question
+	patience time.Duration      // until an answer is right
 
 	mu      sync.Mutex
 	servers []string
@@ -24,7 +26,8 @@ type witness struct {
 }
 
 // wait returns once every name server that answers shows the record, and at
-// least one does.
+// least one does. Where none has answered for a while it is not waited for: they
+// are given a rest, and whoever wants it comes again.
 func (w *witness) wait(ctx context.Context, host, target string) error {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
@@ -36,11 +39,28 @@ func (w *witness) wait(ctx context.Context, host, target string) error {
 		return nil // the provider's own answer was the proof
 	}
 	pause := 50 * time.Millisecond
+	var last error
 	for {
-		err := w.ask(ctx, servers, host, target)
-		if err == nil {
+		var pending error // they answered, and that is what the policy counts
+		err := w.policy.Once(ctx, func(ctx context.Context) error {
+			err := w.ask(ctx, servers, host, target)
+			if fault.Reason(err) == "dns-pending" {
+				pending, err = err, nil
+			}
+			return err
+		})
+		resting := fault.Reason(err) == "breaker-open"
+		switch {
+		case err == nil && pending == nil:
 			return nil
+		case err == nil:
+			err = pending
+		case resting && last != nil:
+			return last // it names the server
+		case resting:
+			return err
 		}
+		last = err
 		select {
 		case <-ctx.Done():
 			return err
@@ -102,7 +122,11 @@ func (w *witness) addresses(ctx context.Context) ([]string, error) {
 	defer w.mu.Unlock()
 	if len(w.servers) == 0 && !w.asked {
 		if a, ok := w.provider.(Authority); ok {
-			names, err := a.Servers(ctx, w.zone)
+			var names []string
+			err := w.policy.Do(ctx, func(ctx context.Context) (err error) {
+				names, err = a.Servers(ctx, w.zone)
+				return err
+			})
 			if err != nil {
 				return nil, fault.New(fault.Unavailable, "cannot learn the name servers of zone %s: %w", w.zone, err).Because("dns-away")
 			}

@@ -3,6 +3,7 @@ package dns_test
 import (
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -112,5 +113,52 @@ func TestNameServersAreWaitedFor(t *testing.T) {
 	}
 	if n := asked.Load(); n != 3 {
 		t.Errorf("it was asked %d times", n)
+	}
+}
+
+// seen counts the calls that leave, by whom they are made to and what came of them.
+type seen struct {
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+func (s *seen) Called(name, outcome string, _ time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[name+": "+outcome]++
+}
+func (*seen) Breaker(string, string, string) {}
+func (*seen) Retried(string, bool)           {}
+
+// Name servers of which none answers are left in peace, and whoever waits for them is
+// sent away at once; what is written goes on, for it goes to others.
+func TestNameServersThatAreAwayAreLeftInPeace(t *testing.T) {
+	var asked atomic.Int32
+	broken := serve(t, func(q *wire.Msg) *wire.Msg {
+		asked.Add(1)
+		return says(wire.RcodeServerFailure)(q)
+	})
+	calls := &seen{calls: map[string]int{}}
+	m := dnstest.NewMemory()
+	r := open(t, dns.Config{Rest: time.Hour, Verify: time.Minute, Observer: calls,
+		Zones: []dns.Zone{{Name: "a.test", Provider: dns.Libdns(m), Servers: []string{broken}}}})
+	err := r.Ensure(t.Context(), []dns.Record{{Host: "x.a.test", Target: "there.test", Owner: "instance/1"}})
+	if fault.Reason(err) != "dns-away" || !strings.Contains(err.Error(), broken) {
+		t.Errorf("got %v, which does not name the server", err)
+	}
+	err = r.Ensure(t.Context(), []dns.Record{{Host: "y.a.test", Target: "there.test", Owner: "instance/2"}})
+	if fault.Reason(err) != "breaker-open" {
+		t.Errorf("they are waited for again: %v", err)
+	}
+	if n := asked.Load(); n != 5 {
+		t.Errorf("they were asked %d times", n)
+	}
+	if n := len(m.World("a.test").Records(t)); n != 4 {
+		t.Errorf("the zone has %d records", n)
+	}
+	calls.mu.Lock()
+	defer calls.mu.Unlock()
+	if n := calls.calls["the DNS servers that show zone a.test: failed"]; n != 5 {
+		t.Errorf("seen: %v", calls.calls)
 	}
 }

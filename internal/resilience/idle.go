@@ -66,6 +66,9 @@ func (p *Policy) watch() {
 	})
 }
 
+// Made tells the observer of a call that was made without the policy.
+func (p *Policy) Made(err error, took time.Duration) { p.observe(outcome(err), took) }
+
 // Answered tells that the other side answered a call that was made without the policy:
 // an open breaker whose rest has ended is closed by it.
 func (p *Policy) Answered() {
