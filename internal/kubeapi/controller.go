@@ -283,10 +283,11 @@ func (c *Controllers) workers() (controller.TypedController[key], error) {
 }
 
 func (c *Controllers) take(ctx context.Context, k key) (reconcile.Result, error) {
-	err := c.reconcile(ledger.WithCause(ctx, ledger.ByResource(c.Home.Name, k.kind, k.namespace, k.name)), k)
+	ctx = ledger.WithCause(ctx, ledger.ByResource(c.Home.Name, k.kind, k.namespace, k.name))
+	err := c.reconcile(ctx, k)
 	c.meters.count(k, err)
 	if err != nil && ctx.Err() == nil {
-		c.Logger.Warn("an intent could not be taken; it is tried again", "home", c.Home.Name,
+		c.Logger.WarnContext(ctx, "an intent could not be taken; it is tried again", "home", c.Home.Name,
 			"kind", k.kind, "namespace", k.namespace, "name", k.name, "error", err)
 	}
 	return reconcile.Result{}, err

@@ -1,6 +1,18 @@
 package kubeapi
 
-import "strings"
+import (
+	"context"
+	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+)
+
+// Take takes one custom resource out of a cache.
+func (c *Controllers) Take(ctx context.Context, from cache.Cache, kind, namespace, name string) error {
+	c.cache = from
+	_, err := c.take(ctx, key{kind: kind, namespace: namespace, name: name})
+	return err
+}
 
 // What decides, for tests.
 var (
