@@ -52,9 +52,30 @@ func (o *Operations) Parts(op runtime.DeploymentOperation, last runtime.Deployme
 	return o.s.parts(rec)
 }
 
+// Restart is the next life of the agent, which has written down what there was to know
+// and shown nothing of it. Gone: the removal was over by then.
+func (o *Operations) Restart(d runtime.Deployment, gone *runtime.DeploymentOperation) {
+	rec := keep.Record{ID: "d"}
+	rec.Body, _ = json.Marshal(d)
+	rec.Own, _ = o.m.pack()
+	if gone != nil {
+		rec = keep.Record{ID: "d", Delete: true, Gone: true}
+		rec.Farewell, _ = json.Marshal(gone)
+	}
+	o.s.ops = newOperations(o.s)
+	o.s.retell(rec)
+}
+
+// Depart is depart.
+func (o *Operations) Depart(ctx context.Context, op runtime.DeploymentOperation) {
+	rec := keep.Record{ID: "d"}
+	rec.Farewell, _ = json.Marshal(op)
+	o.s.depart(ctx, rec)
+}
+
 // Flush is flush, Sweep is sweep.
-func (o *Operations) Flush(ctx context.Context) { o.s.ops.flush(ctx) }
-func (o *Operations) Sweep(ctx context.Context) { o.s.ops.sweep(ctx) }
+func (o *Operations) Flush(ctx context.Context) bool { return o.s.ops.flush(ctx) }
+func (o *Operations) Sweep(ctx context.Context)      { o.s.ops.sweep(ctx) }
 
 // Shown is how many the last Sweep has left.
 func (o *Operations) Shown() int64 { return o.s.ops.shown.Load() }

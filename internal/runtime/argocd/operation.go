@@ -118,14 +118,17 @@ func (o *operations) show(op shown) {
 }
 
 // run writes what is pending until the context ends. What cannot be written is
-// tried again with the next look at old ones.
+// tried again soon, and less and less often.
 func (o *operations) run(ctx context.Context) {
 	tick := time.NewTicker(time.Minute)
 	defer tick.Stop()
+	var again <-chan time.Time
+	pause := gather
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-again:
 		case <-o.wake:
 			// Most end at once, and are written when they have.
 			select {
@@ -137,13 +140,18 @@ func (o *operations) run(ctx context.Context) {
 			clear(o.made)
 			o.sweep(ctx)
 		}
-		o.flush(ctx)
+		if again = nil; o.flush(ctx) {
+			pause = gather
+			continue
+		}
+		pause = min(2*pause, time.Minute)
+		again = time.After(pause)
 	}
 }
 
-// flush writes what is pending. One that is refused does not stand in the way of
-// the others.
-func (o *operations) flush(ctx context.Context) {
+// flush writes what is pending, and reports whether nothing is left. One that is refused
+// does not stand in the way of the others.
+func (o *operations) flush(ctx context.Context) bool {
 	o.mu.Lock()
 	all := slices.Collect(maps.Values(o.pending))
 	clear(o.pending)
@@ -154,7 +162,7 @@ func (o *operations) flush(ctx context.Context) {
 		switch {
 		case err == nil:
 		case o.absent(err):
-			return // there is nowhere to show any
+			return true // there is nowhere to show any
 		case apierrors.IsInvalid(err) || apierrors.IsBadRequest(err):
 			o.s.r.cfg.Logger.Warn("an Operation is refused by the cluster, and is not shown: its definition may be an old one", "operation", op.ID, "error", err)
 		case errors.As(err, &answer):
@@ -163,9 +171,12 @@ func (o *operations) flush(ctx context.Context) {
 		default: // nobody answers
 			o.keep(all[i:]...)
 			o.s.r.cfg.Logger.Debug("Operations cannot be shown", "error", err)
-			return
+			return false
 		}
 	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.pending) == 0
 }
 
 // keep puts back what could not be written, unless it is old by now.
@@ -220,39 +231,45 @@ func (o *operations) instance(op shown) string {
 	return op.Instance + "/" + o.s.r.cfg.ArgoCD
 }
 
+// write is of run alone, put of everybody.
 func (o *operations) write(ctx context.Context, op shown) error {
+	known := o.made[op.ID]
+	err := o.put(ctx, op, known)
+	if known && apierrors.IsNotFound(err) && !noKind(err) { // somebody has removed it
+		err = o.put(ctx, op, false)
+	}
+	if o.made[op.ID] = err == nil; err != nil || op.ended() {
+		delete(o.made, op.ID)
+	}
+	return err
+}
+
+// put shows an operation in the cluster, where it is known to be already or not.
+func (o *operations) put(ctx context.Context, op shown, known bool) error {
 	ctx, stop := context.WithTimeout(ctx, keep.CallTimeout)
 	defer stop()
 	in, name := o.s.r.in(operationKind), keep.Named("operation-", op.ID)
-	spec := object{"operationID": op.ID, "instance": o.instance(op), "owner": op.Owner, "resource": op.Resource, "resourceType": op.Type}
-	if op.Cause != "" {
-		spec["cause"] = short(op.Cause, 500)
-	}
-	known := o.made[op.ID]
 	if !known {
+		spec := object{"operationID": op.ID, "instance": o.instance(op), "owner": op.Owner, "resource": op.Resource, "resourceType": op.Type}
+		if op.Cause != "" {
+			spec["cause"] = short(op.Cause, 500)
+		}
 		_, err := in.Create(ctx, operationKind.make(o.s.r.cfg.ArgoCD, name, nil, object{"spec": spec}), metav1.CreateOptions{FieldManager: managedBy})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
 	}
-	o.made[op.ID] = true
 	at := op.at.UTC().Format(time.RFC3339)
 	status := object{"state": op.state, "message": op.message, "lastStateUpdate": at, "finishedAt": nil}
 	if op.ended() {
-		delete(o.made, op.ID)
 		status["finishedAt"] = at
 	}
 	if !op.begun.IsZero() {
 		status["startedAt"] = op.begun.UTC().Format(time.RFC3339)
 	}
 	patch, err := json.Marshal(object{"status": status})
-	if err != nil {
-		return err
-	}
-	_, err = in.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: managedBy}, "status")
-	if known && apierrors.IsNotFound(err) && !noKind(err) { // somebody has removed it
-		delete(o.made, op.ID)
-		return o.write(ctx, op)
+	if err == nil {
+		_, err = in.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: managedBy}, "status")
 	}
 	return err
 }

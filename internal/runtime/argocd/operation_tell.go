@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"strings"
 	"time"
@@ -75,10 +76,7 @@ func (s *shift) follows(want *runtime.SyncRequest, before, run *runtime.SyncRun,
 
 // parts shows that a deployment is removed, and returns what shows that it is gone.
 func (s *shift) parts(rec keep.Record) (gone func()) {
-	var op *runtime.DeploymentOperation
-	if len(rec.Farewell) > 0 {
-		_ = json.Unmarshal(rec.Farewell, &op) // it is nothing but for show
-	}
+	op := farewell(rec)
 	key, by := "removal of "+rec.ID, ""
 	if op != nil {
 		by = op.ID
@@ -96,5 +94,47 @@ func (s *shift) parts(rec keep.Record) (gone func()) {
 		if op != nil {
 			s.ops.end(*op, completed, "")
 		}
+	}
+}
+
+// farewell is the operation of a removal; nil: there is none.
+func farewell(rec keep.Record) (op *runtime.DeploymentOperation) {
+	if len(rec.Farewell) > 0 {
+		_ = json.Unmarshal(rec.Farewell, &op) // it is nothing but for show
+	}
+	return op
+}
+
+// depart shows that a removal is over before the item is forgotten: nobody could show it
+// afterwards. It tries a few times, and then the item goes all the same.
+func (s *shift) depart(ctx context.Context, rec keep.Record) {
+	op := farewell(rec)
+	if op == nil || s.r.cfg.Quiet {
+		return
+	}
+	for range 3 {
+		if s.ops.put(ctx, shown{DeploymentOperation: *op, state: completed, at: s.r.cfg.Now()}, false) == nil {
+			return
+		}
+	}
+}
+
+// retell shows how that has ended which ended a short while before the shift began:
+// whoever was to show it may have died before.
+func (s *shift) retell(rec keep.Record) {
+	recent := func(at time.Time) bool { return s.r.cfg.Now().Sub(at) < operationKept }
+	if op := farewell(rec); rec.Gone && op != nil {
+		s.ops.end(*op, completed, "")
+	}
+	d, err := read(rec.Body)
+	if err != nil || rec.Gone || rec.Delete {
+		return
+	}
+	m := remember(rec.Own)
+	if op, was := d.Operation, m.Done; op != nil && was != nil && was.ID == op.ID && recent(was.At) {
+		s.ops.show(shown{DeploymentOperation: *op, state: was.State, message: was.Message, at: was.At})
+	}
+	if m.Run != nil && ended(m.Run) && recent(m.Run.Finished) {
+		s.follows(d.Sync, nil, m.Run, true)
 	}
 }

@@ -165,6 +165,40 @@ func TestOperationsOfSyncsAndRemovals(t *testing.T) {
 	c.shows("it is gone", want)
 }
 
+// What has ended is shown though whoever was to show it has died before.
+func TestOperationsAreToldAgain(t *testing.T) {
+	c := newCounter(t)
+	d, change, run := plain(), op("change"), op("run")
+	d.Operation, d.Sync = &change, &runtime.SyncRequest{ID: "a", Operation: &run}
+	c.Conclude(change, nil)
+	c.Follow(*d.Sync, runtime.SyncRun{ID: "a", Phase: "Failed", Message: "no such path", Finished: c.now}, true)
+	c.now = c.now.Add(9 * time.Minute)
+	c.Restart(d, nil)
+	want := map[string]string{"change": "Completed", "run": "Failed: no such path"}
+	c.shows("soon after", want)
+	c.now = c.now.Add(2 * time.Minute)
+	c.Sweep(t.Context())
+	c.Restart(d, nil)
+	delete(want, "change") // it was shown as of its end, ten minutes ago
+	c.shows("what ended long ago is not shown anew", want)
+
+	going := op("delete")
+	c.Restart(d, &going)
+	want["delete"] = "Completed"
+	c.shows("a removal that was over", want)
+
+	fails := 2
+	c.client.PrependReactor("create", "operations", func(clienttesting.Action) (bool, kruntime.Object, error) {
+		fails--
+		return fails >= 0, nil, errors.New("connection refused")
+	})
+	c.Depart(t.Context(), op("another"))
+	want["another"] = "Completed"
+	c.shows("shown before it is forgotten, at the third try", want)
+	fails = 3
+	c.Depart(t.Context(), op("too late")) // and then it goes all the same
+}
+
 func TestOperationsThatAreRefused(t *testing.T) {
 	of := schema.GroupResource{Group: operationsOf.Group, Resource: "operations"}
 	missing := &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource"}}

@@ -50,6 +50,7 @@ func (s *shift) remove(ctx context.Context, e *keep.Entry) (time.Duration, error
 	if going != "" {
 		return removeAgain, s.Settle(ctx, e, seen)
 	}
+	s.depart(ctx, rec)
 	next := e.Record
 	next.Gone, next.Inventory, next.Body, next.Own = true, nil, nil, nil
 	next.Seen = runtime.Observed{ID: rec.ID, Kind: rec.Kind, Generation: rec.Generation, State: runtime.Deleted}

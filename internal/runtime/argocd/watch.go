@@ -85,6 +85,9 @@ func (r *Runtime) begin(ctx context.Context, ks *keep.Shift) (keep.Worker, error
 	s.diffs = newDifferences(s)
 	s.Go(func() { s.diffs.run(ctx) })
 	s.ops = newOperations(s)
+	for _, rec := range all {
+		s.retell(rec)
+	}
 	s.Go(func() { s.ops.run(ctx) })
 	r.shift.Store(s)
 	return s, nil
