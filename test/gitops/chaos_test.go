@@ -37,6 +37,7 @@ func TestChaos(t *testing.T) {
 	// There is one agent of each cluster, which need not wait for the end of the lease
 	// of the one before: half of the time would be that.
 	w := startBeside(t, argocd.Start(t, kubernetes.Start(t, kubernetes.WithControllers())), ",lease=none")
+	w.hunted = true
 	m := &mob{seed: seed, spared: map[string]bool{}, kills: map[string]int{}}
 	m.chase(t, []victim{
 		{"server", w.s, w.s.Launch},

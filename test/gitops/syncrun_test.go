@@ -77,7 +77,8 @@ func syncRuns(t *testing.T, w *world) {
 	w.sync(t, ns, "prune", "{gitopsDeploymentName: shop, prune: true}")
 	o = w.ended(t, ns, "prune", "Succeeded")
 	w.value(t, ns, "b", "none")
-	if got := outcome(o, "b"); got != "Pruned" {
+	// An Argo CD that is killed after it has pruned does not know that when it goes on.
+	if got := outcome(o, "b"); got != "Pruned" && !(w.hunted && got == "") {
 		t.Errorf("of b it says %q", got)
 	}
 

@@ -124,7 +124,8 @@ type world struct {
 	flags   []string // of the control plane, besides its own
 	pace    pace
 
-	limit time.Duration // of what is waited for; 0: patience
+	limit  time.Duration // of what is waited for; 0: patience
+	hunted bool          // processes are killed all the time
 }
 
 // pace is how often something is looked at that nobody has told of.
