@@ -99,12 +99,18 @@ func (p *dataPlane) work(ctx context.Context) error {
 			return err
 		}
 	}
-	api, err := client.New(client.Config{Server: c.Server, Bearer: tokens.Bearer, UserAgent: "drover-agent/" + c.Version, HTTPClient: web, Plaintext: true})
+	sites, err := agent.NewSites(p.store, c.Server, func(server string) (agent.Client, error) {
+		at := c // the same rule as for the one that it was started with
+		if at.Server = server; server != c.Server && at.plain() != nil {
+			return nil, at.plain()
+		}
+		return client.New(client.Config{Server: server, Bearer: tokens.Bearer, UserAgent: "drover-agent/" + c.Version, HTTPClient: web, Plaintext: true})
+	}, p.log)
 	if err != nil {
 		return fault.New(fault.Invalid, "%w", err)
 	}
 	a, err := agent.New(agent.Config{
-		Client: api, Cluster: c.Cluster, Runtime: p.runtime, Store: p.store, Tokens: tokens,
+		Client: sites, Cluster: c.Cluster, Runtime: p.runtime, Store: p.store, Tokens: tokens,
 		Version: c.Version, Heartbeat: c.Heartbeat, Logger: p.log, Tracer: p.tracer,
 	})
 	if err != nil {

@@ -54,6 +54,7 @@ type keeper struct {
 	url      string // where others reach this site
 	ledger   *sqlledger.Ledger
 	token    func(context.Context) (string, error)
+	followed int64
 	acts     bool // the rooms of this life act
 }
 
@@ -61,6 +62,9 @@ type keeper struct {
 type kept struct {
 	Seen int64  `json:"seen_epoch"` // the highest that anybody told of
 	Peer string `json:"peer,omitempty"`
+	// Followed is the newest epoch that the other site had a copy of: it may have been
+	// promoted from that, and has to be asked before this one leads again.
+	Followed int64 `json:"followed_epoch,omitempty"`
 }
 
 // role is what the settings make of this site.
@@ -99,10 +103,9 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.view.Seen = known.Seen
+	k.view.Seen, k.followed = known.Seen, known.Followed
 	k.peer.url = cmp.Or(c.PrimaryURL, c.SecondaryURL, known.Peer)
 	k.peer.told = known.Peer
-	k.view.Peer.Wanted = k.peer.url != ""
 	k.decision = site.Plan(k.view, time.Now())
 	k.probe, err = sqlledger.OpenProbe(ctx, sqlledger.Config{URL: c.Database})
 	return k, err
@@ -126,7 +129,7 @@ func (k *keeper) recall() (kept, error) {
 // remember writes down what must be known when the process is started again; the
 // caller has the lock.
 func (k *keeper) remember() {
-	data, err := json.Marshal(kept{Seen: k.view.Seen, Peer: k.peer.told})
+	data, err := json.Marshal(kept{Seen: k.view.Seen, Peer: k.peer.told, Followed: k.followed})
 	if err == nil {
 		err = writePrivate(filepath.Join(k.cfg.DataDir, siteFile), append(data, '\n'))
 	}
@@ -244,6 +247,7 @@ func (k *keeper) saw(epoch int64) {
 
 // decide decides anew; the caller has the lock.
 func (k *keeper) decide() {
+	k.view.Peer.Wanted = k.cfg.SecondaryURL != "" || k.followed > 0 && k.followed >= k.view.Database.Epoch
 	d := site.Plan(k.view, time.Now())
 	if d == k.decision {
 		return

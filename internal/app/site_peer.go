@@ -100,7 +100,11 @@ func (k *keeper) ask(ctx context.Context) {
 		k.peer.told = at
 		k.remember()
 	}
-	k.view.Peer = site.Peer{Wanted: true, Heard: true, Site: status.Site, Epoch: status.Epoch, Leads: k.peer.leads}
+	if status.State == string(site.Following) && status.Epoch == k.standing.Epoch && status.Epoch > k.followed {
+		k.followed = status.Epoch
+		k.remember()
+	}
+	k.view.Peer = site.Peer{Heard: true, Site: status.Site, Epoch: status.Epoch, Leads: k.peer.leads}
 	if k.peer.leads { // an epoch that is only on its disk has nobody led in
 		k.saw(status.Epoch)
 	}

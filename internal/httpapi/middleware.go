@@ -320,6 +320,8 @@ func (s *server) report(r *http.Request, t *trace, w *response, took time.Durati
 		level = slog.LevelDebug
 	}
 	switch {
+	case w.status == http.StatusMisdirectedRequest && strings.HasPrefix(t.user, "agent:"):
+		level = slog.LevelDebug // it goes to the site that leads, and looks in again while that is silent
 	case w.status == http.StatusServiceUnavailable && t.user == "" && strings.HasSuffix(r.URL.Path, "/sync"):
 		level = slog.LevelDebug // there was no room for an agent, which comes again: thousands of lines would keep the others waiting
 	case t.err != nil && w.status >= 500:
