@@ -66,7 +66,6 @@ var catalogue = []code{
 	{115, 403, "The maximum number of service accounts is reached"},
 	{120, 403, "Insufficient quota"},
 	{121, 500, "Failed to check quota"},
-	{421, 421, "This site does not take writes: another one leads"},
 	{429, 429, "Too many requests"},
 	{1000, 500, "Unable to send an error response"},
 }
@@ -112,6 +111,9 @@ func answerTo(err error, own map[string]int64) answer {
 	}
 	kind := fault.Of(err)
 	reason := fault.Reason(err)
+	if reason == "secondary" { // a number of its own would be one that clients of other fleet managers do not know
+		return answer{status: http.StatusMisdirectedRequest, code: kinds[fault.Conflict], reason: err.Error()}
+	}
 	id, ok := reasons[reason]
 	if n, renumbered := own[reason]; renumbered {
 		id, ok = int(n), true

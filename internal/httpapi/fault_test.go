@@ -30,6 +30,7 @@ func TestErrorsBecomeCodes(t *testing.T) {
 		"capacity":    {"reasons narrow it down", is(fault.Exhausted, "capacity"), 403, 24, "what happened"},
 		"limit":       {"reasons narrow it down", is(fault.Exhausted, "limit"), 403, 5, "what happened"},
 		"quota":       {"reasons narrow it down", is(fault.Exhausted, "quota"), 403, 120, "what happened"},
+		"secondary":   {"another site leads", is(fault.Conflict, "secondary"), 421, 6, "what happened"},
 		"rate":        {"reasons narrow it down", is(fault.Exhausted, "rate"), 429, 429, "what happened"},
 		"gone":        {"reasons narrow it down", is(fault.NotFound, "gone"), 410, 25, "what happened"},
 		"multi-az":    {"reasons narrow it down", is(fault.Invalid, "multi-az"), 400, 35, "what happened"},

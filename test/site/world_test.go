@@ -27,6 +27,7 @@ type world struct {
 type given struct {
 	synchronous bool
 	args        func(site string) []string // more flags of a site
+	listen      string                     // address of the secondary; default: any
 	primary     func(url string) string    // where the secondary reaches the primary; default: where it is
 }
 
@@ -52,13 +53,30 @@ func pair(t *testing.T, g given) *world {
 		primary = g.primary(primary)
 	}
 	// Another site has the key by the hand of its operator.
-	w.b = drover.Serve(t, append([]string{"--database", w.second.URL(w.name), "--master-key-file", w.key, "--primary-url", primary}, more("west")...)...)
+	w.b = serve(t, g.listen, append([]string{"--database", w.second.URL(w.name), "--master-key-file", w.key, "--primary-url", primary}, more("west")...)...)
 	drover.Until(t, "the secondary to have an admin's token", func() bool { _, err := w.b.AdminToken(); return err == nil })
 	drover.Until(t, "the sites to know each other", func() bool {
 		at, err := w.a.Client(t).Site(t.Context())
 		return err == nil && at.Peer != nil && at.Peer.Heard != nil && len(at.Sites) == 2
 	})
 	return w
+}
+
+// serve starts a server at an address, or at any.
+func serve(t *testing.T, listen string, args ...string) *drover.Server {
+	t.Helper()
+	if listen == "" {
+		return drover.Serve(t, args...)
+	}
+	s := &drover.Server{Mode: "server", DataDir: t.TempDir(), Listen: listen, Args: args}
+	s.Start(t)
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("log of drover server:\n%s", s.Log())
+		}
+	})
+	return s
 }
 
 // call is a client that does not wait for long: what is gone must not keep it.
