@@ -75,7 +75,7 @@ func (s *Service) refuse(ctx context.Context, m *bus.Message, e envelope, why er
 	if id == "" || !plain(id) {
 		id = m.ID
 	}
-	if m.ReplyTo == "" || strings.Contains(m.ReplyTo, "drover.") { // nobody makes us send to ourselves
+	if m.ReplyTo == "" || own(m.ReplyTo) {
 		return nil
 	}
 	a := Answer{Command: strings.TrimPrefix(e.Type, TypePrefix), Message: id, Phase: Rejected, Code: fault.Reason(why), Reason: why.Error(), At: s.Now().UTC()}

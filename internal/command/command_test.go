@@ -303,11 +303,32 @@ func TestPlanSettles(t *testing.T) {
 
 // Nobody has Drover send answers into its own queues, where they would be commands.
 func TestAnswersGoToNoQueueOfOurOwn(t *testing.T) {
-	for _, to := range []string{command.Queue, "staging." + command.Queue, "drover.dead"} {
+	for to, taken := range map[string]bool{command.Queue: false, "drover.dead": false, "my-drover.answers": true, "team.drover.answers": true} {
 		m := message("alice", "1", "instance.create", "things", `{}`)
 		m.ReplyTo = to
-		if _, err := command.Parse(&m); !fault.Is(err, fault.Invalid) {
+		if _, err := command.Parse(&m); (err == nil) != taken || err != nil && !fault.Is(err, fault.Invalid) {
 			t.Errorf("reply_to %s: %v", to, err)
+		}
+	}
+}
+
+// Data of another form than the one that is known is not guessed at.
+func TestSchemasOfTheFuture(t *testing.T) {
+	for _, c := range []struct {
+		reason, attribute string
+		taken             bool
+	}{
+		{"none", `"specversion":"1.0"`, true},
+		{"ours", `"specversion":"1.0","dataschema":"/api/v1/asyncapi"`, true},
+		{"ours, to the point", `"specversion":"1.0","dataschema":"/api/v1/asyncapi#/components/schemas/CreateInstance"`, true},
+		{"that of another command", `"specversion":"1.0","dataschema":"/api/v1/asyncapi#/components/schemas/RunAction"`, false},
+		{"of the future", `"specversion":"1.0","dataschema":"/api/v2/asyncapi#/components/schemas/CreateInstance"`, false},
+		{"foreign", `"specversion":"1.0","dataschema":"https://example.org/order.json"`, false},
+		{"an envelope of the future", `"specversion":"2.0"`, false},
+	} {
+		m := bus.Message{Body: []byte(`{` + c.attribute + `,"id":"1","source":"/t","type":"dev.drover.command.instance.create","subject":"things","data":{}}`)}
+		if _, err := command.Parse(&m); (err == nil) != c.taken || err != nil && fault.Reason(err) != "malformed" {
+			t.Errorf("%s: %v", c.reason, err)
 		}
 	}
 }

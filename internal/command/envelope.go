@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type envelope struct {
 	Subject     string          `json:"subject"`
 	Time        *time.Time      `json:"time"`
 	ContentType string          `json:"datacontenttype"`
+	Schema      string          `json:"dataschema"`
 	Trace       string          `json:"traceparent"`
 	Data        json.RawMessage `json:"data"`
 	Base64      json.RawMessage `json:"data_base64"`
@@ -62,7 +64,9 @@ func Parse(m *bus.Message) (envelope, error) {
 		return wrong("there is no command %.128q: there are %s", e.Type, strings.Join(Names(), ", "))
 	case e.ContentType != "" && !strings.HasPrefix(e.ContentType, "application/json"):
 		return wrong("datacontenttype is %.64q: data is JSON", e.ContentType)
-	case strings.Contains(m.ReplyTo, "drover."):
+	case e.Schema != "" && e.Schema != Schemas && e.Schema != route.Schema():
+		return wrong("dataschema is %.128q: this version takes data as %s says, or leave it out", e.Schema, cmp.Or(route.Schema(), Schemas))
+	case own(m.ReplyTo):
 		return wrong("reply_to is a queue of Drover's own: name one of yours")
 	case len(e.Base64) > 0:
 		return wrong("data is JSON, not base64")
@@ -74,6 +78,10 @@ func Parse(m *bus.Message) (envelope, error) {
 	e.Trace = parentOf(m, e)
 	return e, nil
 }
+
+// own tells whether an address is one of Drover's own queues: nobody makes us send
+// there, where answers would be commands.
+func own(queue string) bool { return strings.HasPrefix(queue, "drover.") }
 
 func tooLarge(size int) error {
 	return fault.New(fault.Invalid, "the message has %d bytes, and a command has at most %d", size, bus.MaxBody).Because("malformed")

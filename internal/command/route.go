@@ -35,6 +35,17 @@ var Routes = map[string]Route{
 	"deployment.sync":     {http.MethodPost, "/api/v1/deployments/{}/sync", "Sync a deployment; the subject is its id or name", "SyncDeployment"},
 }
 
+// Schemas is the document that has the schemas of commands' data.
+const Schemas = "/api/v1/asyncapi"
+
+// Schema is what dataschema may be of a message of the command; empty: it has no data.
+func (r Route) Schema() string {
+	if r.Body == "" {
+		return ""
+	}
+	return Schemas + "#/components/schemas/" + r.Body
+}
+
 // Names are those of all commands, in order.
 func Names() []string { return slices.Sorted(maps.Keys(Routes)) }
 

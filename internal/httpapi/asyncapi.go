@@ -135,7 +135,13 @@ func (o *own) asyncAPI() node {
 			names = append(names, route.Body)
 		}
 		id := strings.ReplaceAll(name, ".", "-")
-		message(id, route.Summary, attributes(node{"const": command.TypePrefix + name}, data))
+		payload := attributes(node{"const": command.TypePrefix + name}, data)
+		known := []any{command.Schemas}
+		if s := route.Schema(); s != "" {
+			known = append(known, s)
+		}
+		payload["properties"].(node)["dataschema"] = node{"enum": known}
+		message(id, route.Summary, payload)
 		messages[id].(node)["headers"] = node{"type": "object", "required": []any{"authorization"}, "properties": node{
 			"authorization": node{"type": "string", "description": "Bearer, and a token of this server or of an issuer that it trusts"},
 			"traceparent":   node{"type": "string", "description": "W3C Trace Context"}}}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -54,5 +55,42 @@ func TestLateMessages(t *testing.T) {
 	}
 	if log := b.s.Log(); !strings.Contains(log, `msg="message refused" outcome=denied message=expired`) || strings.Contains(log, short) {
 		t.Error("the token that has expired is not in the log as it should be")
+	}
+}
+
+// Five copies of each message come at the same time: each is done once, and each copy is
+// answered.
+func TestCopiesAtTheSameTime(t *testing.T) {
+	b := onBroker(t)
+	alice := token(t, b.s, "--org", "acme", "--user", "alice")
+	in := b.inbox(t, "answers-of-alice")
+	b.reply = in.queue
+	b.ready(t)
+	const orders, copies = 20, 5
+	var ids []string
+	for i := range orders {
+		id := fmt.Sprintf("order-%d", i)
+		ids = append(ids, id)
+		for range copies {
+			b.send(t, alice, request(id, "instance.create", "dinosaurs", fmt.Sprintf(`{"name":"dino-%d"}`, i)))
+		}
+	}
+	in.hear(t, "done", ids...)
+	for _, id := range ids {
+		drover.Until(t, "each copy of "+id+" to be answered", func() bool {
+			n := 0
+			for _, word := range in.said(id) {
+				if word == "accepted" || word == "done" {
+					n++
+				}
+			}
+			return n == 2+copies-1 // the log says each once, and every further copy hears one of them
+		})
+	}
+	for _, resource := range []string{"dinosaurs", "commands", "operations"} {
+		all, err := dial(t, b.s.URL(), alice).List(t.Context(), resource, client.ListOptions{Size: 100})
+		if err != nil || len(all.Items) != orders {
+			t.Errorf("there are %d %s, %v", len(all.Items), resource, err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -72,9 +73,12 @@ func (b *broker) open(t *testing.T) {
 	}
 }
 
-func (b *broker) send(t *testing.T, token string, body []byte) {
+func (b *broker) send(t *testing.T, token string, body []byte) { t.Helper(); b.sendAs(t, token, "", body) }
+
+// sendAs sends a message that the broker knows by an id, too.
+func (b *broker) sendAs(t *testing.T, token, id string, body []byte) {
 	t.Helper()
-	m := amqp.Publishing{ReplyTo: b.reply, Body: body, ContentType: "application/cloudevents+json", DeliveryMode: amqp.Persistent}
+	m := amqp.Publishing{ReplyTo: b.reply, MessageId: id, Body: body, ContentType: "application/cloudevents+json", DeliveryMode: amqp.Persistent}
 	if token != "" {
 		m.Headers = amqp.Table{"authorization": "Bearer " + token}
 	}
@@ -151,7 +155,7 @@ func TestACommandByMessage(t *testing.T) {
 	b := onBroker(t)
 	tenant := token(t, b.s, "--org", "acme", "--user", "alice")
 	b.ready(t)
-	events := rabbitmq.Follow(t, b.URL, "drover.events", "acme.instance.#")
+	events, everything := rabbitmq.Follow(t, b.URL, "drover.events", "acme.instance.#"), rabbitmq.Follow(t, b.URL, "drover.events", "#")
 	order := request("order-1", "instance.create", "dinosaurs", `{"name":"rex"}`)
 	b.send(t, tenant, order)
 	accepted := b.hear(t, "order-1", "accepted")
@@ -192,6 +196,11 @@ func TestACommandByMessage(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "order-1") {
 		t.Errorf("get commands: %d, %s", code, out)
 	}
+	b.send(t, tenant, request("order-2", "instance.delete", "dinosaurs/rex", "null"))
+	b.hear(t, "order-2", "done")
+	if kinds := b.asPublished(t, everything, "order-2"); !kinds["instance"] || !kinds["operation"] || !kinds["command"] {
+		t.Errorf("there were events of %v", kinds)
+	}
 }
 
 // Whatever comes: the sender is told, nothing is done, and what is no command is put
@@ -212,22 +221,24 @@ func TestHostileMessages(t *testing.T) {
 		{"what the API refuses", "odd", alice, request("odd", "instance.create", "dinosaurs", `{"nonsense":1}`), "nonsense"},
 		{"a command of the future", "later", alice, request("later", "instance.teleport", "dinosaurs/rex", "{}"), "no command"},
 		{"a subject that leads elsewhere", "up", alice, request("up", "instance.delete", "../clusters", "null"), "subject"},
+		{"an envelope of the future", "v2", alice, bytes.Replace(request("v2", "instance.delete", "dinosaurs/rex", "null"), []byte(`"1.0"`), []byte(`"2.0"`), 1), "specversion"},
+		{"a schema of the future", "schema", alice, bytes.Replace(request("schema", "instance.delete", "dinosaurs/rex", "null"), []byte(`"1.0"`), []byte(`"1.0","dataschema":"/api/v2/asyncapi"`), 1), "dataschema"},
+		{"no UTF-8", "bytes", alice, []byte("{\"id\":\"\xff\"}"), "not UTF-8"},
+		{"no JSON", "text", alice, []byte("not JSON"), "no CloudEvent"},
 	} {
-		b.send(t, c.token, c.body)
+		b.sendAs(t, c.token, c.id, c.body)
 		if a := b.refused(t, c.id); !strings.Contains(a.Reason, c.want) || strings.Contains(a.Reason, alice) {
 			t.Errorf("%s: %+v", c.reason, a)
 		}
 	}
-	b.send(t, alice, []byte("{\"id\":\"\xff\"}"))
-	b.send(t, alice, []byte("not JSON"))
 	b.send(t, alice, []byte(`{"specversion":"1.0","pad":"`+strings.Repeat("x", 20<<20)+`"}`))
 	for !strings.Contains(b.refused(t, "").Reason, " bytes, and a command has at most ") {
 	}
 	var list v1.RejectedMessages
-	drover.Until(t, "five messages put aside", func() bool {
+	drover.Until(t, "seven messages put aside", func() bool {
 		out, _, _ := b.s.Run("bus", "dlq", "list", "-o", "json")
 		list = v1.RejectedMessages{}
-		return json.Unmarshal([]byte(out), &list) == nil && len(list.Items) == 5
+		return json.Unmarshal([]byte(out), &list) == nil && len(list.Items) == 7
 	})
 	key := ""
 	for _, m := range list.Items {

@@ -242,6 +242,6 @@ func (a aside) read(d amqp.Delivery, same map[string]int) bus.Rejected {
 		r.Key = fmt.Sprintf("%s-%d", r.Key, same[r.Key])
 	}
 	r.At = r.At.UTC()
-	r.Message, r.Size = unpack(d, topic), len(d.Body)
+	r.Message, r.Size = unpack(d, b.settings.prefix, topic), len(d.Body)
 	return r
 }

@@ -209,7 +209,7 @@ func (c *consumer) intake(alive context.Context, in <-chan amqp.Delivery, workin
 func (c *consumer) mention(alive context.Context, d amqp.Delivery, size int) {
 	ctx, cancel := context.WithTimeout(alive, mentioning)
 	defer cancel()
-	_ = c.run(ctx, bus.Delivery{Message: unpack(d, c.bus.topic(d.Exchange, d.RoutingKey)), Again: d.Redelivered, Try: 1, Large: size}) // it is put aside, whatever it is
+	_ = c.run(ctx, bus.Delivery{Message: unpack(d, c.bus.settings.prefix, c.bus.topic(d.Exchange, d.RoutingKey)), Again: d.Redelivered, Try: 1, Large: size}) // it is put aside, whatever it is
 }
 
 func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error) {
@@ -250,7 +250,7 @@ func reason(err error) string {
 func (c *consumer) work(alive context.Context, d amqp.Delivery) {
 	again := d.Redelivered
 	for tries := 1; ; tries++ {
-		err := c.run(c.ctx, bus.Delivery{Message: unpack(d, c.bus.topic(d.Exchange, d.RoutingKey)), Again: again, Try: tries})
+		err := c.run(c.ctx, bus.Delivery{Message: unpack(d, c.bus.settings.prefix, c.bus.topic(d.Exchange, d.RoutingKey)), Again: again, Try: tries})
 		if err == nil {
 			d.Ack(false) //nolint:errcheck // as above
 			return

@@ -13,7 +13,10 @@ import (
 func (b *Bus) Read(d amqp.Delivery) bus.Rejected { return aside{b}.read(d, map[string]int{}) }
 
 // Unpack shows what is handed over.
-func Unpack(d amqp.Delivery) bus.Message { return unpack(d, d.RoutingKey) }
+func Unpack(d amqp.Delivery) bus.Message { return UnpackAt("", d) }
+
+// UnpackAt is Unpack with a prefix.
+func UnpackAt(prefix string, d amqp.Delivery) bus.Message { return unpack(d, prefix, d.RoutingKey) }
 
 // Place and Name are inverse to each other.
 var Place, Name = place, name

@@ -54,25 +54,25 @@ func reserved(name string) bool {
 	return false
 }
 
-// unpack turns what came into a message. Whatever is in it is taken as it is:
-// who reads it decides.
-func unpack(d amqp.Delivery, topic string) bus.Message {
+// unpack turns what came into a message. Whatever is in it is taken as it is: who reads
+// it decides. An address of our own is called as the port calls it, so that it is known.
+func unpack(d amqp.Delivery, prefix, topic string) bus.Message {
 	m := bus.Message{
 		ID: d.MessageId, Topic: topic, Type: d.Type, ContentType: d.ContentType,
-		ReplyTo: d.ReplyTo, Correlation: d.CorrelationId, Body: d.Body,
+		ReplyTo: name(prefix, d.ReplyTo), Correlation: d.CorrelationId, Body: d.Body,
 	}
 	if !d.Timestamp.IsZero() {
 		m.Time = d.Timestamp.UTC()
 	}
-	for name, value := range d.Headers {
+	for header, value := range d.Headers {
 		text, ok := word(value)
-		if !ok || reserved(name) {
+		if !ok || reserved(header) {
 			continue
 		}
 		if m.Headers == nil {
 			m.Headers = map[string]string{}
 		}
-		m.Headers[name] = text
+		m.Headers[header] = text
 	}
 	return m
 }

@@ -33,6 +33,23 @@ func TestPlaces(t *testing.T) {
 	})
 }
 
+// An address for answers that is our own is seen as that, whatever our prefix is, and
+// nobody else's is taken for it.
+func TestOurOwnAddressesAreKnown(t *testing.T) {
+	for _, c := range []struct{ prefix, reply, want string }{
+		{"", "drover.commands", "drover.commands"},
+		{"staging.", "staging.drover.commands", "drover.commands"},
+		{"staging.", "drover.commands", "drover.commands"},
+		{"", "my-drover.answers", "my-drover.answers"},
+		{"staging.", "prod.drover.answers", "prod.drover.answers"},
+		{"staging.", "staging.answers", "staging.answers"},
+	} {
+		if got := rabbitmq.UnpackAt(c.prefix, amqp.Delivery{ReplyTo: c.reply}).ReplyTo; got != c.want {
+			t.Errorf("with the prefix %q, %s is %s", c.prefix, c.reply, got)
+		}
+	}
+}
+
 // Whatever a stranger's headers are: nothing breaks, and nothing of the broker's is
 // shown as theirs.
 func FuzzHeaders(f *testing.F) {
