@@ -73,7 +73,10 @@ func (b *broker) open(t *testing.T) {
 	}
 }
 
-func (b *broker) send(t *testing.T, token string, body []byte) { t.Helper(); b.sendAs(t, token, "", body) }
+func (b *broker) send(t *testing.T, token string, body []byte) {
+	t.Helper()
+	b.sendAs(t, token, "", body)
+}
 
 // sendAs sends a message that the broker knows by an id, too.
 func (b *broker) sendAs(t *testing.T, token, id string, body []byte) {

@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/droverhq/drover/api/client"
+	"github.com/droverhq/drover/test/drover"
+)
+
+// booth is a template with a file, and an action that leaves a line each time.
+const booth = `
+apiVersion: drover.dev/v1
+kind: Template
+metadata: {name: booth}
+spec:
+  version: 1.0.0
+  resources:
+    - {name: sign, executor: file, with: {path: "${env.name}/sign.txt", content: "${env.name}"}}
+  actions:
+    - name: ring
+      parameters: {type: object, required: [bell], properties: {bell: {type: string}}}
+      app: {name: ring, url: "file:./ring.sh"}
+      command: [ring]
+      env: {BELL: "${args.bell}"}
+      timeout: 60s
+`
+
+// Each command as a message: it is accepted, does what its request does, and is done by
+// when that is done. The same message once more does nothing more.
+func TestEveryCommandByMessage(t *testing.T) {
+	b := onBroker(t)
+	goes(t, b.s, "template", "add", put(t, t.TempDir(), map[string]string{"template.yaml": booth, "ring.sh": "#!/bin/sh\necho rung >> \"$BELL\"\n"}))
+	admin, err := b.s.AdminToken()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := b.s.Client(t)
+	bell := filepath.Join(t.TempDir(), "bell")
+	counts := func() map[string]int64 {
+		t.Helper()
+		out := map[string]int64{}
+		for _, resource := range []string{"operations", "commands", "environments", "resources", "dinosaurs"} {
+			page, err := c.List(t.Context(), resource, client.ListOptions{Size: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[resource] = int64(page.Total)
+		}
+		return out
+	}
+	ends := func() time.Time {
+		t.Helper()
+		o, err := c.Get(t.Context(), "environments", "demo", "")
+		var spec struct{ Ends time.Time }
+		if err == nil {
+			err = json.Unmarshal(o.Spec, &spec)
+		}
+		if err != nil || spec.Ends.IsZero() {
+			t.Fatalf("demo ends at %s, %v: %s", spec.Ends, err, o.Spec)
+		}
+		return spec.Ends
+	}
+	phase := func(resource, name string) string {
+		o, err := c.Get(t.Context(), resource, name, "")
+		if client.Status(err) == 404 {
+			return "Destroyed"
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o.Phase
+	}
+	var plan string
+	var planned time.Time
+	for _, s := range []struct {
+		command, subject string
+		data             func() string
+		so               func() bool // once it is done, and after it came again
+	}{
+		{"environment.plan", "shop", func() string { return `{"template":"booth"}` }, func() bool { return plan != "" }},
+		{"environment.apply", "shop", func() string { return `{"plan":"` + plan + `"}` }, func() bool { return phase("environments", "shop") == "Deployed-OK" }},
+		{"environment.create", "", func() string { return `{"name":"demo","template":"booth","ttl":"8h"}` }, func() bool { return phase("environments", "demo") == "Deployed-OK" }},
+		{"environment.extend", "demo", func() string { planned = ends(); return `{"ends":"+4h"}` }, func() bool { return ends().Equal(planned.Add(4 * time.Hour)) }},
+		{"environment.action", "demo/ring", func() string { return `{"arguments":{"bell":"` + bell + `"}}` }, func() bool {
+			rung, err := os.ReadFile(bell)
+			return err == nil && string(rung) == "rung\n"
+		}},
+		{"environment.destroy", "demo", func() string { return `{}` }, func() bool { return phase("environments", "demo") == "Destroyed" }},
+		{"instance.create", "dinosaurs", func() string { return `{"name":"rex"}` }, func() bool { return phase("dinosaurs", "rex") == "ready" }},
+		{"instance.update", "dinosaurs/rex", func() string { return `{"owner":"bob"}` }, func() bool {
+			o, err := c.Get(t.Context(), "dinosaurs", "rex", "")
+			return err == nil && o.Owner == "bob" && o.Phase == "ready"
+		}},
+		{"instance.delete", "dinosaurs/rex", func() string { return "null" }, func() bool { return phase("dinosaurs", "rex") == "Destroyed" }},
+	} {
+		t.Run(s.command, func(t *testing.T) {
+			id := strings.ReplaceAll(s.command, ".", "-")
+			message := request(id, s.command, s.subject, s.data())
+			b.send(t, admin, message)
+			accepted, done := b.hear(t, id, "accepted"), b.hear(t, id, "done")
+			if accepted.Command != s.command || accepted.Object == "" || accepted.Object != done.Object {
+				t.Errorf("accepted as %+v, done as %+v", accepted, done)
+			}
+			if s.command == "environment.plan" {
+				plan = strings.TrimPrefix(done.Object, "plan/")
+			}
+			drover.Until(t, "what it asks for", s.so)
+			before := counts()
+			b.send(t, admin, message)
+			if again := b.hear(t, id, "done"); again.Object != done.Object || again.Operation != done.Operation {
+				t.Errorf("the second time it is %+v, the first %+v", again, done)
+			}
+			after := counts()
+			for resource, n := range before {
+				if after[resource] != n {
+					t.Errorf("there were %d %s, and are %d since it came again", n, resource, after[resource])
+				}
+			}
+			if !s.so() {
+				t.Error("it was done twice")
+			}
+		})
+	}
+}
