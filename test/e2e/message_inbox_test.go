@@ -97,6 +97,18 @@ func (in *inbox) missing(ids []string, word string) (out []string) {
 	return out
 }
 
+// some waits until a word was said of so many of some commands.
+func (in *inbox) some(t *testing.T, word string, ids []string, n int) {
+	t.Helper()
+	for deadline := time.After(3 * drover.Patience); len(ids)-len(in.missing(ids, word)) < n; {
+		select {
+		case <-in.came:
+		case <-deadline:
+			t.Fatalf("%s is said of %d commands only", word, len(ids)-len(in.missing(ids, word)))
+		}
+	}
+}
+
 // hear waits until a word was said of each of some commands, and returns what was said
 // last of the last.
 func (in *inbox) hear(t *testing.T, word string, ids ...string) answer {

@@ -46,8 +46,18 @@ type broker struct {
 
 func onBroker(t *testing.T, args ...string) *broker {
 	t.Helper()
-	b := &broker{Server: rabbitmq.Start(t)}
-	b.s = drover.Up(t, append([]string{"--bus", "rabbitmq", "--bus-options", "url=" + b.URL}, args...)...)
+	return aboveBroker(t, rabbitmq.Start(t), nil, args...)
+}
+
+// aboveBroker is onBroker with a broker that the control plane reaches by another way.
+func aboveBroker(t *testing.T, r *rabbitmq.Server, way func(url string) string, args ...string) *broker {
+	t.Helper()
+	b := &broker{Server: r}
+	url := b.URL
+	if way != nil {
+		url = way(url)
+	}
+	b.s = drover.Up(t, append([]string{"--bus", "rabbitmq", "--bus-options", "url=" + url}, args...)...)
 	b.open(t)
 	return b
 }

@@ -162,9 +162,14 @@ func (s *Server) Stop(t testing.TB) { t.Helper(); must(t, s.node.Stop()) }
 // confirmed stays; queues do so that are older than a moment: version 3.10 notes
 // them on disk half a second after it has said that they are there, so it is told to
 // do it now.
-func (s *Server) Kill(t testing.TB) {
+func (s *Server) Kill(t testing.TB) { t.Helper(); s.KillAfter(t, func() {}) }
+
+// KillAfter is Kill right after something else, which makes no queue: asking the node
+// takes longer than most that a test has going on.
+func (s *Server) KillAfter(t testing.TB, what func()) {
 	t.Helper()
 	s.ctl(t, "eval", "[dets:sync(T) || T <- dets:all()].")
+	what()
 	must(t, s.node.Kill())
 }
 
