@@ -113,9 +113,9 @@ func (in *inbox) some(t *testing.T, word string, ids []string, n int) {
 // last of the last.
 func (in *inbox) hear(t *testing.T, word string, ids ...string) answer {
 	t.Helper()
+	open := ids
 	for deadline := time.After(3 * drover.Patience); ; {
-		open := in.missing(ids, word)
-		if len(open) == 0 {
+		if open = in.missing(open, word); len(open) == 0 {
 			in.mu.Lock()
 			defer in.mu.Unlock()
 			return in.last[ids[len(ids)-1]]
@@ -123,7 +123,7 @@ func (in *inbox) hear(t *testing.T, word string, ids ...string) answer {
 		select {
 		case <-in.came:
 		case <-deadline:
-			t.Fatalf("nobody says %s of %d of %d commands, such as %s, of which is said %v, at last %+v", word, len(open), len(ids), open[0], in.said(open[0]), in.last[open[0]])
+			t.Fatalf("nobody says %s of %d of %d commands, such as %s, of which is said %v", word, len(open), len(ids), open[0], in.said(open[0]))
 		}
 	}
 }

@@ -15,6 +15,12 @@ import (
 // confirmed all of them.
 func (b *broker) orders(t *testing.T, token string, ids []string) {
 	t.Helper()
+	b.post(t, token, ids)()
+}
+
+// post is orders that waits for the broker when it is told to.
+func (b *broker) post(t *testing.T, token string, ids []string) (confirmed func()) {
+	t.Helper()
 	ch := rabbitmq.Channel(t, b.URL)
 	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
@@ -29,9 +35,12 @@ func (b *broker) orders(t *testing.T, token string, ids []string) {
 		}
 		sent = append(sent, sure)
 	}
-	for _, sure := range sent {
-		if !sure.Wait() {
-			t.Fatal("the broker did not confirm a command")
+	return func() {
+		t.Helper()
+		for _, sure := range sent {
+			if !sure.Wait() {
+				t.Fatal("the broker did not confirm a command")
+			}
 		}
 	}
 }

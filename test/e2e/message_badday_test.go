@@ -1,0 +1,193 @@
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/droverhq/drover/api/client"
+	"github.com/droverhq/drover/test/drover"
+	"github.com/droverhq/drover/test/rabbitmq"
+	"github.com/droverhq/drover/test/toxiproxy"
+)
+
+// badDay is a control plane that reaches its broker through a network that may be bad.
+type badDay struct {
+	*broker
+	proxy *toxiproxy.Proxy
+	admin string
+	in    *inbox
+	made  int // environments that commands have made
+}
+
+// What may happen to a broker, with a control plane that works on it: nothing is lost
+// that was confirmed and kept, nothing is done twice, and every sender is told.
+func TestBadDaysOfABroker(t *testing.T) {
+	r := rabbitmq.Start(t)
+	p := toxiproxy.Start(t).Proxy(t, r.Addr)
+	d := &badDay{proxy: p, broker: aboveBroker(t, r, func(url string) string { return strings.Replace(url, r.Addr, p.Addr, 1) })}
+	goes(t, d.s, "template", "add", put(t, t.TempDir(), map[string]string{"template.yaml": booth, "ring.sh": "#!/bin/sh\n"}))
+	var err error
+	if d.admin, err = d.s.AdminToken(); err != nil {
+		t.Fatal(err)
+	}
+	d.in = d.inbox(t, "answers-of-admin")
+	d.reply = d.in.queue
+	d.ready(t)
+	for _, day := range []struct {
+		reason string
+		run    func(*testing.T, *badDay)
+	}{
+		{"its disk alarm is on", diskAlarm},
+		{"the queue of commands is deleted", queueDeleted},
+		{"connections are cut in the middle of frames", connectionsCut},
+		{"a hundred thousand commands come at once", hundredThousand},
+	} {
+		t.Run(day.reason, func(t *testing.T) {
+			day.run(t, d)
+			d.exactly(t, d.made)
+		})
+	}
+}
+
+// order sends commands that make an environment each.
+func (d *badDay) order(t *testing.T, ids []string) {
+	t.Helper()
+	d.orders(t, d.admin, ids)
+	d.made += len(ids)
+}
+
+// While the broker takes nothing, REST goes on and the doctor says so; then all is told.
+func diskAlarm(t *testing.T, d *badDay) {
+	events := rabbitmq.Follow(t, d.URL, "drover.events", "*.instance.#")
+	d.order(t, []string{"before"})
+	d.in.hear(t, "done", "before")
+	d.Alarm(t)
+	defer d.Calm(t)
+	goes(t, d.s, "create", "dinosaur", "rex", "--wait", "--timeout", "4m")
+	drover.Until(t, "the doctor to say that the broker takes nothing", func() bool {
+		out, _, code := d.s.Run("doctor")
+		return code == 7 && strings.Contains(out, "CRITICAL  the broker takes no messages")
+	})
+	confirmed := d.post(t, d.admin, []string{"during"}) // which the broker does not read before the alarm is over
+	d.made++
+	d.Calm(t)
+	confirmed()
+	d.in.hear(t, "done", "during")
+	for ready := false; !ready; {
+		select {
+		case e := <-events:
+			ready = strings.Contains(string(e.Body), `"phase":"ready"`)
+		case <-time.After(drover.Patience):
+			t.Fatal("what happened while the alarm was on is not told")
+		}
+	}
+	drover.Until(t, "the doctor to be content with the broker", func() bool {
+		out, _, _ := d.s.Run("doctor")
+		return !strings.Contains(out, "the broker")
+	})
+}
+
+// The queue of commands is deleted while they are taken, and while some lie in it: it
+// comes back by itself. Those are gone, and sent again they are done, once.
+func queueDeleted(t *testing.T, d *badDay) {
+	d.DeleteQueue(t, "drover.commands")
+	d.ready(t)
+	d.order(t, []string{"after-deletion"})
+	d.in.hear(t, "done", "after-deletion")
+	known := []string{"known-0", "known-1"}
+	d.order(t, known)
+	d.in.hear(t, "done", known...)
+	d.s.Kill()
+	lost := numbered("lost", 3)
+	d.orders(t, d.admin, lost)
+	d.DeleteQueue(t, "drover.commands")
+	d.s.Start(t)
+	d.ready(t)
+	d.order(t, lost)
+	d.orders(t, d.admin, known) // whose sender is not sure either
+	d.in.hear(t, "done", lost...)
+}
+
+// Every connection of the control plane ends after so many bytes, wherever that is in
+// what is said: as many things are made as were ordered, and each sender hears so.
+func connectionsCut(t *testing.T, d *badDay) {
+	before := d.connected(t)
+	remove := d.proxy.Add(t, toxiproxy.Cut(40_001))
+	ids := numbered("cut", 300)
+	d.order(t, ids)
+	d.in.hear(t, "done", ids...)
+	remove()
+	if n := d.connected(t) - before; n < 3 {
+		t.Errorf("only %d connections were made anew: that shows nothing", n)
+	}
+}
+
+var toBroker = regexp.MustCompile(`(?m)^drover_call_duration_seconds_count\{[^}]*to="the broker"[^}]*\} (\d+)`)
+
+// connected is how often the control plane has connected to its broker.
+func (d *badDay) connected(t *testing.T) (n int) {
+	t.Helper()
+	a, err := drover.Ask(drover.Request{URL: d.s.URL() + "/metrics", Token: d.admin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range toBroker.FindAllStringSubmatch(string(a.Body), -1) {
+		one, _ := strconv.Atoi(m[1])
+		n += one
+	}
+	return n
+}
+
+// A hundred thousand messages come at once: the few that ask for something get it, and
+// everybody else is told: what nobody may, and what was done before.
+func hundredThousand(t *testing.T, d *badDay) {
+	const all, each = 100_000, 1000 // of so many one is new, and one came before
+	ch := rabbitmq.Channel(t, d.URL)
+	q, err := ch.QueueDeclare("flood", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := d.inbox(t, q.Name)
+	if err := ch.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
+	var news, olds, refused []string
+	began := time.Now()
+	var sure *amqp.DeferredConfirmation
+	for i := range all {
+		m := amqp.Publishing{ReplyTo: q.Name, DeliveryMode: amqp.Persistent, Headers: amqp.Table{"authorization": "Bearer " + d.admin}}
+		id := fmt.Sprintf("flood-%d", i)
+		switch i % each {
+		case 0:
+			news = append(news, id)
+		case 1:
+			id = fmt.Sprintf("cut-%03d", len(olds))
+			olds = append(olds, id)
+		default:
+			m.Headers["authorization"] = "Bearer nobody's"
+			refused = append(refused, id)
+		}
+		m.Body = request(id, "environment.create", "", fmt.Sprintf(`{"name":%q,"template":"booth"}`, id))
+		if sure, err = ch.PublishWithDeferredConfirm("", "drover.commands", false, false, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !sure.Wait() {
+		t.Fatal("the broker did not confirm")
+	}
+	d.made += len(news)
+	t.Logf("sent within %s", time.Since(began).Round(time.Second))
+	in.hear(t, "rejected", refused...)
+	in.hear(t, "done", olds...)
+	in.hear(t, "done", news...)
+	t.Logf("answered within %s", time.Since(began).Round(time.Second))
+	if left, err := d.s.Client(t).List(t.Context(), "operations", client.ListOptions{Size: 1, Search: "phase = 'running'"}); err != nil || left.Total > 0 {
+		t.Errorf("%d operations are left, %v", left.Total, err)
+	}
+}
