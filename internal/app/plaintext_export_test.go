@@ -1,5 +1,7 @@
 package app
 
+import "time"
+
 // Plain says why settings are refused.
 func Plain(s Settings, allowed ...string) error {
 	s.Plaintext = allowed
@@ -7,6 +9,9 @@ func Plain(s Settings, allowed ...string) error {
 	c.defaults()
 	return c.plain()
 }
+
+// Complaint is what the server would tell of its files.
+func (s *Server) Complaint(now time.Time) string { return s.secured.complaint(now) }
 
 // StatesURL is where OpenTofu comes.
 func (s *Server) StatesURL() string { return s.statesURL() }

@@ -336,7 +336,7 @@ func (s *Server) tasks() []func(context.Context) error {
 		return s.following()
 	}
 	tasks := []func(context.Context) error{
-		s.loop.Run, s.feed.Run, s.refreshAccess, s.retain,
+		s.loop.Run, s.feed.Run, s.refreshAccess, s.retain, s.mind,
 		func(ctx context.Context) error { return s.offering.Follow(ctx, s.feed) },
 		func(ctx context.Context) error { return s.policy.Follow(ctx, s.feed) },
 		func(ctx context.Context) error { return s.audit.Follow(ctx, s.feed) },

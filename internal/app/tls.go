@@ -2,12 +2,14 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"crypto/x509"
 	"encoding/json"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/droverhq/drover/api/client/keypair"
 	v1 "github.com/droverhq/drover/api/v1"
@@ -63,6 +65,44 @@ func (s *Server) serve(web *http.Server) []func() error {
 		func() error { return web.ServeTLS(s.listener, "", "") },
 		func() error { return web.Serve(s.secured.states) },
 		func() error { return web.Serve(s.secured.within) },
+	}
+}
+
+// endSoon is when somebody should have renewed a certificate.
+const endSoon = 14 * 24 * time.Hour
+
+// complaint is what is wrong with the files, or will be soon; empty: nothing.
+func (s *secured) complaint(now time.Time) string {
+	if err := s.files.Wrong(); err != nil {
+		return "the API's certificate stays as it was, because the files cannot be used: " + err.Error()
+	}
+	end := s.files.Now().Certificate.Leaf.NotAfter
+	if left := end.Sub(now); left < endSoon {
+		return "the API's certificate ends at " + end.UTC().Format(time.RFC3339) + ": renew it, the file is read again"
+	}
+	return ""
+}
+
+// mind tells of the files until ctx ends, each complaint once a day.
+func (s *Server) mind(ctx context.Context) error {
+	if s.secured.files == nil {
+		return nil
+	}
+	timer := time.NewTicker(time.Minute)
+	defer timer.Stop()
+	var said string
+	var when time.Time
+	for {
+		now := time.Now()
+		if text := s.secured.complaint(now); text != "" && (text != said || now.Sub(when) > 24*time.Hour) {
+			s.log.Warn(text)
+			said, when = text, now
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/droverhq/drover/api/client"
 	"github.com/droverhq/drover/api/client/keypair"
@@ -217,5 +218,22 @@ func TestWrongFilesAreToldBeforeAnythingStarts(t *testing.T) {
 		if _, err := app.New(context.Background(), app.Config{Settings: s}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "--tls-") {
 			t.Errorf("%s: %v", reason, err)
 		}
+	}
+}
+
+func TestTheServerTellsOfItsFiles(t *testing.T) {
+	p := secure(t, "agents")
+	p.get(keypair.Files{CA: p.ca.BundlePath(), Name: "drover.example.org"}, "", "/readyz")
+	if text := p.Complaint(time.Now()); text != "" {
+		t.Errorf("of good files: %s", text)
+	}
+	if text := p.Complaint(time.Now().Add(80 * 24 * time.Hour)); !strings.Contains(text, "ends at") {
+		t.Errorf("of a certificate that ends in ten days: %q", text)
+	}
+	if err := os.WriteFile(p.ca.BundlePath(), []byte("nothing"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if text := p.Complaint(time.Now()); !strings.Contains(text, "cannot be used") {
+		t.Errorf("of a bundle that is none: %q", text)
 	}
 }

@@ -94,6 +94,9 @@ func explain(err error) string {
 	if strings.Contains(text, "address already in use") {
 		return text + "\nSomething else listens there, perhaps another `drover up`: give other addresses with --listen and --routes."
 	}
+	if strings.Contains(text, "certificate signed by unknown authority") {
+		return text + "\nWhoever vouches for the server is named with --ca-file, or kept in a context: `drover config set-context NAME --ca-file FILE`."
+	}
 	switch client.Status(err) {
 	case http.StatusUnauthorized:
 		return text + "\nLog in with `drover login`, or give a token with --token or DROVER_TOKEN; beside a local `drover up`, --data-dir finds its token. An admin makes one with `drover token --user NAME --org ORG`."

@@ -33,3 +33,20 @@ func Unencrypted(url string) ([]string, error) {
 	}
 	return hosts, nil
 }
+
+// encrypt reads the certificates that the URL names anew, into a configuration that
+// is used once: they end, and this process may live longer. Files that cannot be used
+// leave what was there: they are replaced one after the other.
+func encrypt(c *pgconn.Config, url string) {
+	if c.TLSConfig == nil && len(c.Fallbacks) == 0 {
+		return
+	}
+	again, err := pgconn.ParseConfig(url)
+	if err != nil || len(again.Fallbacks) != len(c.Fallbacks) {
+		return
+	}
+	c.TLSConfig = again.TLSConfig
+	for i, f := range again.Fallbacks {
+		c.Fallbacks[i].TLSConfig = f.TLSConfig
+	}
+}

@@ -27,6 +27,7 @@ type Login interface {
 // opener makes connections as the login says.
 type opener struct {
 	login Login // nil: as the URL says
+	url   string
 	given atomic.Pointer[identity]
 }
 
@@ -34,6 +35,7 @@ type identity struct{ name, password string }
 
 // identify puts the login into a configuration that is used once.
 func (o *opener) identify(ctx context.Context, c *pgx.ConnConfig) error {
+	encrypt(&c.Config, o.url)
 	if o.login == nil {
 		return nil
 	}

@@ -66,7 +66,7 @@ func openPostgres(ctx context.Context, c Config, hear func()) (*pg, error) {
 	set(writer, "plan_cache_mode", "force_generic_plan")
 	set(writer, "statement_timeout", "5000")
 	set(writer, "idle_in_transaction_session_timeout", "10000") // a stalled process must not keep its locks
-	e := &pg{opener: opener{login: c.Login}, config: writer, texts: map[stmtKey]string{}, end: func() {}}
+	e := &pg{opener: opener{login: c.Login, url: c.URL}, config: writer, texts: map[stmtKey]string{}, end: func() {}}
 	config.BeforeConnect = e.opener.identify
 	var changed <-chan struct{}
 	if c.Login != nil {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/api/client"
+	"github.com/droverhq/drover/api/client/keypair"
 )
 
 // Binary returns the path of the binary: DROVER_TEST_BINARY, or built once per process.
@@ -57,6 +58,8 @@ type Server struct {
 	Routes  string
 	Args    []string // more flags
 	Env     []string // more environment
+	// Files are what it is known by, and what is shown to it; none: it speaks http.
+	Files keypair.Files
 
 	process
 }
@@ -67,15 +70,25 @@ func Up(t testing.TB, args ...string) *Server { return start(t, "up", args) }
 // Serve starts `drover server` in a fresh data directory and waits until it is ready.
 func Serve(t testing.TB, args ...string) *Server { return start(t, "server", args) }
 
+// Secured is Serve for a server with a certificate.
+func Secured(t testing.TB, files keypair.Files, args ...string) *Server {
+	t.Helper()
+	return begin(t, &Server{Mode: "server", DataDir: t.TempDir(), Listen: FreeAddress(t), Args: args, Files: files})
+}
+
 func start(t testing.TB, mode string, args []string) *Server {
 	t.Helper()
-	s := &Server{Mode: mode, DataDir: t.TempDir(), Listen: FreeAddress(t), Routes: FreeAddress(t), Args: args}
+	return begin(t, &Server{Mode: mode, DataDir: t.TempDir(), Listen: FreeAddress(t), Routes: FreeAddress(t), Args: args})
+}
+
+func begin(t testing.TB, s *Server) *Server {
+	t.Helper()
 	s.Start(t)
 	t.Cleanup(func() {
 		s.Kill()
 		Clear(s.DataDir)
 		if t.Failed() {
-			t.Logf("log of drover %s:\n%s", mode, tail(s.Log()))
+			t.Logf("log of drover %s:\n%s", s.Mode, tail(s.Log()))
 		}
 	})
 	return s
@@ -106,8 +119,8 @@ func (s *Server) Await(d time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	for {
-		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Listen+"/readyz", nil)
-		if resp, err := http.DefaultClient.Do(req); err == nil {
+		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/readyz", nil)
+		if resp, err := s.web().Do(req); err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
 				return nil
@@ -124,7 +137,21 @@ func (s *Server) Await(d time.Duration) error {
 }
 
 // URL of the API.
-func (s *Server) URL() string { return "http://" + s.Listen }
+func (s *Server) URL() string {
+	if s.Files.CA != "" {
+		return "https://" + s.Listen
+	}
+	return "http://" + s.Listen
+}
+
+// web connects to the server.
+func (s *Server) web() *http.Client {
+	r, err := keypair.Open(s.Files)
+	if err != nil || s.Files.CA == "" {
+		return http.DefaultClient // what is wrong with the files is found out by using none
+	}
+	return client.HTTPClient(r.Transport(client.Transport()))
+}
 
 // AdminToken reads the token that the server wrote for its owner.
 func (s *Server) AdminToken() (string, error) {
@@ -152,7 +179,11 @@ func (s *Server) Client(t testing.TB) *client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(client.Config{Server: s.URL(), Token: token})
+	config := client.Config{Server: s.URL(), Token: token}
+	if s.Files.CA != "" {
+		config.HTTPClient = s.web()
+	}
+	c, err := client.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +192,11 @@ func (s *Server) Client(t testing.TB) *client.Client {
 
 // Run runs the binary as a client of the server.
 func (s *Server) Run(args ...string) (stdout, stderr string, code int) {
-	cmd := exec.Command(Binary(), append(args, "--data-dir", s.DataDir)...)
+	args = append(args, "--data-dir", s.DataDir)
+	if s.Files.Certificate != "" {
+		args = append(args, "--client-certificate-file", s.Files.Certificate, "--client-key-file", s.Files.Key)
+	}
+	cmd := exec.Command(Binary(), args...)
 	cmd.Env = append(os.Environ(), "DROVER_CONFIG=")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -108,3 +108,17 @@ func executable(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "initdb"))
 	return err == nil
 }
+
+func sessions(ctx context.Context, t testing.TB, dsn, user string) (encrypted, all int) {
+	t.Helper()
+	conn, err := pgx.Connect(ctx, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	const question = "SELECT count(*) FILTER (WHERE s.ssl AND s.client_dn IS NOT NULL), count(*) FROM pg_stat_activity a JOIN pg_stat_ssl s USING (pid) WHERE a.usename = $1"
+	if err := conn.QueryRow(ctx, question, user).Scan(&encrypted, &all); err != nil {
+		t.Fatal(err)
+	}
+	return encrypted, all
+}
