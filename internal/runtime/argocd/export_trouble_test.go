@@ -13,3 +13,6 @@ func Trouble(app *unstructured.Unstructured, before string) (why, told string) {
 func Overtaken(app *unstructured.Unstructured, automated bool) bool {
 	return overtaken(view(app).Status, automated)
 }
+
+// Refit is refit.
+func Refit(app *unstructured.Unstructured) bool { return refit(app) }

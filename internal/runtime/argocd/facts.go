@@ -107,4 +107,7 @@ func (r *Runtime) warn(ctx context.Context) {
 	if r.jsonnet(ctx) {
 		r.cfg.Logger.Warn("Argo CD evaluates Jsonnet, which can read files of its repository server: set jsonnet.enable to \"false\" in argocd-cm unless all workspaces may", "namespace", r.cfg.ArgoCD)
 	}
+	if r.fetches(ctx) {
+		r.cfg.Logger.Warn("Argo CD fetches values of charts from any address that its repository server reaches: set helm.valuesFileSchemes to \"\" in argocd-cm unless all workspaces may read what is there", "namespace", r.cfg.ArgoCD)
+	}
 }

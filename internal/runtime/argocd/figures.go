@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,10 +52,24 @@ func reconciled(app *unstructured.Unstructured, now time.Time) bool {
 
 // jsonnet reports whether Argo CD evaluates Jsonnet, as far as its settings can be read.
 func (r *Runtime) jsonnet(ctx context.Context) bool {
+	set, known := r.settings(ctx)
+	return known && set["jsonnet.enable"] != "false"
+}
+
+// fetches reports whether Argo CD fetches values of charts from wherever a repository
+// says, which it does unless it is told otherwise.
+func (r *Runtime) fetches(ctx context.Context) bool {
+	set, known := r.settings(ctx)
+	schemes, said := set["helm.valuesFileSchemes"]
+	return known && (!said || strings.TrimSpace(schemes) != "")
+}
+
+// settings of Argo CD; false: they cannot be read.
+func (r *Runtime) settings(ctx context.Context) (map[string]string, bool) {
 	o, err := r.live(ctx, settings, "argocd-cm")
 	if err != nil || o == nil {
-		return false
+		return nil, false
 	}
-	on, _, _ := unstructured.NestedString(o.Object, "data", "jsonnet.enable")
-	return on != "false"
+	set, _, _ := unstructured.NestedStringMap(o.Object, "data")
+	return set, true
 }

@@ -29,8 +29,9 @@ type operation struct {
 	Info        []struct{ Name, Value string } `json:"info"`
 	InitiatedBy struct{ Automated bool }       `json:"initiatedBy"`
 	Sync        struct {
-		Revision string
-		Source   origin
+		Revision    string
+		Source      origin
+		SyncOptions []string
 	} `json:"sync"`
 }
 

@@ -132,6 +132,14 @@ func (s *shift) carry(ctx context.Context, w *writer, d runtime.Deployment, m *m
 	if do == stay && overtaken(now.app.Status, d.Automated) {
 		do = terminate
 	}
+	if do == stay && refit(app.DeepCopy()) {
+		err := s.revise(ctx, w, app, func(o *unstructured.Unstructured) {
+			refit(o)
+			hasten(o, s.r.cfg.Now())
+			s.remind(o)
+		})
+		return waitAgain, err
+	}
 	fresh := do == stay && marks[refreshedMark] != d.Refresh
 	if fresh {
 		if err := s.revise(ctx, w, app, func(o *unstructured.Unstructured) {

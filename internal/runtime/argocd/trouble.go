@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/droverhq/drover/internal/runtime"
 )
 
@@ -41,6 +43,21 @@ func overtaken(st argocdState, automated bool) bool {
 	known := is.Revision != "" && is.Status != "Unknown"
 	moved := tried.Source.RepoURL != "" && is.ComparedTo.Source != tried.Source
 	return !automated || known && (is.Revision != tried.Revision || moved)
+}
+
+// refit gives an automated sync that waits to be tried again the options that the
+// Application has by now; false: it has them. Argo CD holds to those that it began with,
+// so that what was changed for its sake would never come to it.
+func refit(app *unstructured.Unstructured) bool {
+	o := view(app).Status.OperationState
+	if o == nil || o.Phase != "Running" || o.RetryCount == 0 || !o.Operation.InitiatedBy.Automated || !strings.Contains(o.Message, retrying) {
+		return false
+	}
+	want, _, err := unstructured.NestedStringSlice(app.Object, "spec", "syncPolicy", "syncOptions")
+	if err != nil || slices.Equal(want, o.Operation.Sync.SyncOptions) {
+		return false
+	}
+	return unstructured.SetNestedStringSlice(app.Object, want, "status", "operationState", "operation", "sync", "syncOptions") == nil
 }
 
 // beset adds the trouble to the conditions, unless Argo CD tells it itself.

@@ -69,3 +69,33 @@ func TestOvertaken(t *testing.T) {
 		t.Error("an Argo CD that does not tell the source is not taken for one that reads elsewhere")
 	}
 }
+
+func TestRefit(t *testing.T) {
+	const text = `{"spec":{"syncPolicy":{"syncOptions":["a=b","CreateNamespace=true"]}},"status":{"operationState":{"phase":"Running","retryCount":2,` +
+		`"message":"no. Retrying attempt #2 at 5:38PM.","operation":{"initiatedBy":{"automated":true},"sync":{"revision":"c1","syncOptions":["a=b","CreateNamespace=false"]}}}}}`
+	for _, c := range []struct {
+		reason   string
+		from, to string // what is replaced
+		want     bool
+	}{
+		{"it is tried with other options", "", "", true},
+		{"it began with none", `,"syncOptions":["a=b","CreateNamespace=false"]`, ``, true},
+		{"there are none by now", `"syncOptions":["a=b","CreateNamespace=true"]`, ``, true},
+		{"it has them", `=false`, `=true`, false},
+		{"it is just being tried", `no. Retrying attempt #2 at 5:38PM.`, `Retrying operation. Attempt #2`, false},
+		{"it has not failed yet", `"retryCount":2`, `"retryCount":0`, false},
+		{"it has ended", `"Running"`, `"Failed"`, false},
+		{"somebody asked for it", `"automated":true`, `"username":"x"`, false},
+	} {
+		if c.from != "" && !strings.Contains(text, c.from) {
+			t.Fatalf("%s: nothing to replace", c.reason)
+		}
+		app := parse(t, strings.Replace(text, c.from, c.to, 1))
+		if got := argocd.Refit(app); got != c.want {
+			t.Errorf("%s: %v", c.reason, got)
+		}
+		if argocd.Refit(app) {
+			t.Errorf("%s: it is never as it should be", c.reason)
+		}
+	}
+}
