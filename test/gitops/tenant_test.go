@@ -3,8 +3,15 @@
 package gitops_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -76,13 +83,44 @@ func tenantsApart(t *testing.T, w *world) {
 	w.synced(t, ns, "good", good)
 }
 
+// snitch is a server of the machine's network that a repository has others ask. What
+// it answers is nobody's to read.
+type snitch struct {
+	*httptest.Server
+	mu    sync.Mutex
+	asked []string // what was asked for, with what was sent along to prove who asks
+}
+
+const hush = "a-secret-of-the-network"
+
+func listen(t *testing.T) *snitch {
+	s := &snitch{}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asked = append(s.asked, r.URL.Path+" "+r.Header.Get("Authorization")+r.Header.Get("Cookie"))
+		fmt.Fprintf(w, "secret: %s\n", hush)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// hostileRepositories: each says what is wrong, nothing of it is deployed, none of its
+// programs has run, and nothing of what others answered is told.
 func hostileRepositories(t *testing.T, w *world) {
 	ns := w.namespace(t)
-	repo := w.git.Repo(t, ns)
+	repo, near, ran := w.git.Repo(t, ns), listen(t), filepath.Join(t.TempDir(), "ran")
 	kustomize := func(text string) gitserver.Entry {
 		return gitserver.File("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n" + text)
 	}
+	program := gitserver.Program("#!/bin/sh\ntouch " + ran + "\n")
+	function := func(how string) gitserver.Entry {
+		return gitserver.File("apiVersion: x/v1\nkind: X\nmetadata: {name: x, annotations: {config.kubernetes.io/function: '" + how + "'}}\n")
+	}
 	chart := gitserver.File("apiVersion: v2\nname: c\nversion: 0.1.0\n")
+	needs := func(where string) gitserver.Entry {
+		return gitserver.File("apiVersion: v2\nname: c\nversion: 0.1.0\ndependencies: [{name: d, version: 1.0.0, repository: '" + where + "'}]\n")
+	}
 	for _, c := range []struct {
 		name string
 		says string
@@ -90,18 +128,27 @@ func hostileRepositories(t *testing.T, w *world) {
 	}{
 		{"symlink", "symlink", files{"k8s/a.yaml": configMap("a", "1"), "k8s/b.yaml": gitserver.Symlink("../../../../../../etc/hostname")}},
 		{"symlinked-directory", "symlink", files{"other/a.yaml": configMap("a", "1"), "k8s": gitserver.Symlink("../../../../../etc")}},
-		{"kustomize-outside", "k8s", files{"k8s/kustomization.yaml": kustomize("configMapGenerator: [{name: a, files: [/etc/hostname]}]\n")}},
-		{"kustomize-above", "k8s", files{"k8s/kustomization.yaml": kustomize("resources: [../../../../../etc]\n")}},
-		{"kustomize-program", "k8s", files{"k8s/kustomization.yaml": kustomize("generators: [g.yaml]\n"), "k8s/g.yaml": gitserver.File(
-			"apiVersion: x/v1\nkind: X\nmetadata: {name: x, annotations: {config.kubernetes.io/function: 'exec: {path: ./run.sh}'}}\n"), "k8s/run.sh": gitserver.Program("#!/bin/sh\ntouch /tmp/x\n")}},
+		{"kustomize-outside", "is not in or below", files{"k8s/kustomization.yaml": kustomize("configMapGenerator: [{name: a, files: [/etc/hostname]}]\n")}},
+		{"kustomize-above", "or 'Kustomization' in directory '/etc'", files{"k8s/kustomization.yaml": kustomize("resources: [../../../../../etc]\n")}},
+		{"kustomize-above-file", "is not in or below", files{"k8s/kustomization.yaml": kustomize("resources: [../../../../../etc/hostname]\n")}},
+		{"kustomize-program", "external plugins disabled", files{"k8s/kustomization.yaml": kustomize("generators: [g.yaml]\n"), "k8s/g.yaml": function("exec: {path: ./run.sh}"), "k8s/run.sh": program}},
+		{"kustomize-transformer", "external plugins disabled", files{"k8s/kustomization.yaml": kustomize("resources: [a.yaml]\ntransformers: [g.yaml]\n"), "k8s/a.yaml": configMap("a", "1"),
+			"k8s/g.yaml": function("exec: {path: run.sh}"), "k8s/run.sh": program}},
+		{"kustomize-chart", "must specify --enable-helm", files{"k8s/kustomization.yaml": kustomize("helmCharts: [{name: d, version: 1.0.0, repo: '" + near.URL + "'}]\n")}},
+		{"kustomize-remote-file", "missing Resource metadata", files{"k8s/kustomization.yaml": kustomize("resources: ['" + near.URL + "/file.yaml']\n")}},
+		{"kustomize-remote-base", "/base.git/info/refs not valid", files{"k8s/kustomization.yaml": kustomize("resources: ['" + near.URL + "/base.git//k8s?ref=main']\n")}},
 		{"helm-above", "outside repository root", files{"k8s/Chart.yaml": chart, "k8s/templates/a.yaml": configMap("a", "1"),
 			"k8s/.argocd-source.yaml": gitserver.File("helm: {valueFiles: [../../../../../etc/hostname]}\n")}},
+		{"helm-remote-values", "is not allowed", files{"k8s/Chart.yaml": chart, "k8s/templates/a.yaml": gitserver.File("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {value: {{ .Values.secret }}}\n"),
+			"k8s/.argocd-source.yaml": gitserver.File("helm: {valueFiles: ['" + near.URL + "/values.yaml']}\n")}},
+		{"helm-dependency", "failed to build helm dependencies", files{"k8s/Chart.yaml": needs(near.URL + "/charts"), "k8s/templates/a.yaml": configMap("a", "1")}},
+		{"helm-dependency-above", "failed to build helm dependencies", files{"k8s/Chart.yaml": needs("file://../../../../../../etc"), "k8s/templates/a.yaml": configMap("a", "1")}},
 		{"helm-loop", "failed running helm", files{"k8s/Chart.yaml": chart, "k8s/templates/a.yaml": gitserver.File(`{{ define "x" }}{{ include "x" . }}{{ end }}{{ include "x" . }}`)}},
 		{"not-there", "app path does not exist", files{"other/a.yaml": configMap("a", "1")}},
 	} {
 		repo.Commit(t, c.name, c.tree)
 		w.deploy(t, ns, c.name, fmt.Sprintf("{source: {repoURL: %q, path: k8s, targetRevision: %s}, type: automated}", repo.URL, c.name))
-		o := w.wait(t, deployments, ns, c.name, "refused", func(o *thing) bool {
+		o := w.wait(t, deployments, ns, c.name, "refused: "+c.says, func(o *thing) bool {
 			got := condition(o, "ComparisonError")
 			return strings.HasPrefix(got, "True") && strings.Contains(got, c.says)
 		})
@@ -109,8 +156,23 @@ func hostileRepositories(t *testing.T, w *world) {
 		if len(listed(o)) != 0 {
 			t.Errorf("%s: it has %q", c.name, listed(o))
 		}
+		if text, _ := o.MarshalJSON(); strings.Contains(string(text), hush) {
+			t.Errorf("%s: what the network answered is told: %s", c.name, troubles(o))
+		}
 	}
 	w.value(t, ns, "a", "none")
+	if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a program of the repository has run (%v)", err)
+	}
+	// Bases and charts elsewhere are asked for, as whoever can reach them may; values, and
+	// charts of overlays, are not.
+	near.mu.Lock()
+	for _, one := range near.asked {
+		if path, proof, _ := strings.Cut(one, " "); proof != "" || path == "/values.yaml" || path == "/index.yaml" {
+			t.Errorf("the network was asked for %s, with %q", path, proof)
+		}
+	}
+	near.mu.Unlock()
 	// One that becomes good is taken.
 	good := repo.Commit(t, "symlink", files{"k8s/b.yaml": configMap("b", "1")})
 	w.push(t, repo, "symlink", w.pushSecret(t))

@@ -57,6 +57,12 @@ var together = []struct {
 	{"managed environments that cannot be reached", managedEnvironmentsRefused},
 	{"tenants are apart", tenantsApart},
 	{"hostile repositories", hostileRepositories},
+	{"an emptied directory", emptied},
+	{"two deployments of one object", twoOfOne},
+	{"managed environments without a certificate to trust", insecure},
+	{"objects without a namespace", clusterWide},
+	{"a namespace is made where that is said", namespaceMade},
+	{"a manual deployment that was never synced", neverSynced},
 	{"by the command line", byCommandLine},
 	{"to all clusters with a label", bySelector},
 	{"Git is away", gitAway},
@@ -151,6 +157,8 @@ func startAt(t *testing.T, p pace, a *argocd.Server, options string) *world {
 	w := prepareAt(t, p, a.Cluster)
 	w.a, w.options = a, options
 	w.a.TrustAuthority(t, "127.0.0.1", w.private.Certificate)
+	// What docs/argocd.md has operators set.
+	w.patch(t, configMaps, w.a.Namespace, "argocd-cm", `{"data":{"jsonnet.enable":"false","helm.valuesFileSchemes":""}}`)
 	w.edge = w.join(t, "edge", w.register(t, "edge"), "--runtime", "argocd")
 	w.run(t, "create", "cluster", "plain", "--provider", "metal", "--region", "south")
 	w.plain = w.join(t, "plain", w.k.Kubeconfig(), "--runtime", "kubernetes")
