@@ -110,6 +110,8 @@ type SyncRunIntent struct {
 type SecretData struct {
 	Type string
 	Data map[string][]byte
+	// Unreadable: it may be there, and the API does not let it be read.
+	Unreadable bool
 }
 
 // RepositoryIntent is a GitOpsDeploymentRepositoryCredential with its Secret.

@@ -22,7 +22,7 @@ type TargetSpec struct {
 	Secret string `json:"secret,omitempty"`
 	// Problem with that Secret: "", SecretNotSpecified, SecretNotFound,
 	// InvalidSecretType, MissingKubeConfigField, UnableToParseKubeconfigData (it is
-	// too large).
+	// too large), KubernetesError (it cannot be read).
 	Problem    string `json:"problem,omitempty"`
 	SecretType string `json:"secret_type,omitempty"` // that is not the right one
 	Kubeconfig string `json:"kubeconfig,omitempty"`  // reference of the sealed one

@@ -2,6 +2,8 @@ package gitops
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -25,7 +27,10 @@ const (
 	unableToCreateClient    = "UnableToCreateClient"
 	unableToValidate        = "UnableToValidateClusterCredentials"
 	unableToInstall         = "UnableToInstallServiceAccount"
+	unableToCreateAccess    = "UnableToCreateClusterCredentials"
 	invalidNamespaceList    = "InvalidNamespaceList"
+	kubernetesError         = "KubernetesError"
+	databaseError           = "DatabaseError"
 	unknownTargetError      = "UnknownError"
 )
 
@@ -96,6 +101,8 @@ func obviousFlaw(s TargetSpec) *flaw {
 		return flawed(secretNotFound, "The Secret %s was not found in the namespace", s.Secret)
 	case invalidSecretType:
 		return flawed(invalidSecretType, "invalid secret type: %s", s.SecretType)
+	case kubernetesError:
+		return flawed(kubernetesError, "The Secret %s cannot be read: Kubernetes does not let the server's account read it, or fails. It is tried again", s.Secret)
 	case missingKubeConfigField:
 		return flawed(missingKubeConfigField, "missing kubeconfig field in Secret")
 	default:
@@ -144,7 +151,7 @@ type targetFound struct {
 // judgeRemote makes a verdict of what a cluster answered.
 func judgeRemote(err error) targetFound {
 	reason := fault.Reason(err)
-	known := []string{unableToCreateClient, unableToValidate, unableToInstall, unableToRetrieveConfig}
+	known := []string{unableToCreateClient, unableToValidate, unableToInstall, unableToCreateAccess, unableToRetrieveConfig}
 	if !slices.Contains(known, reason) {
 		reason = unableToValidate
 	}
@@ -159,6 +166,15 @@ func judgeRemote(err error) targetFound {
 		status = "Unknown"
 	}
 	return targetFound{status: status, flaw: &flaw{reason, err.Error()}}
+}
+
+// unkept is the verdict on a ledger that has not what it should have, or does not take
+// it. One that is away says so by itself when it is back, and could not be told here.
+func unkept(err error, what string) (targetFound, error) {
+	if fault.Is(err, fault.Unavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return targetFound{}, err
+	}
+	return targetFound{status: "Unknown", flaw: flawed(databaseError, "The ledger %s: look at the server's master key, then write the Secret anew", what)}, nil
 }
 
 // settleTarget is the status after a verdict. What deployments use changes only by
@@ -191,7 +207,7 @@ func settleTarget(t Target, f targetFound, now time.Time) TargetStatus {
 	if f.flaw != nil {
 		st.Ready = false
 		status := cmp.Or(f.status, "False")
-		if f.flaw.reason == unsupportedAPIURL || f.flaw.reason == invalidNamespaceList {
+		if slices.Contains([]string{unsupportedAPIURL, invalidNamespaceList, kubernetesError}, f.flaw.reason) {
 			status = "Unknown" // as users know it: nobody has looked
 		}
 		set(status, f.flaw.reason, f.flaw.message)

@@ -99,7 +99,7 @@ func (c Targets) look(ctx context.Context, t Target, box *sealing) (targetFound,
 	}
 	raw, err := c.Keeper.Unseal(ctx, t.Spec.Kubeconfig)
 	if err != nil {
-		return targetFound{}, fmt.Errorf("cannot open the kubeconfig: %w", err)
+		return unkept(fmt.Errorf("cannot open the kubeconfig: %w", err), "cannot open the kubeconfig that it has of it")
 	}
 	has, bad := readKubeconfig(raw, t.Spec.URL, !t.Spec.NewAccount)
 	if bad != nil {
@@ -138,6 +138,9 @@ func (c Targets) look(ctx context.Context, t Target, box *sealing) (targetFound,
 		old = t.Status.Access.Token
 	}
 	if a.Token, err = box.keep(ctx, old, []byte(at.Token)); err != nil {
+		made := f.made
+		f, err = unkept(err, "does not take the token")
+		f.made = made
 		return f, err
 	}
 	f.access = a

@@ -78,6 +78,9 @@ func targetWanted(in TargetIntent) (TargetSpec, []byte) {
 	case in.Secret == nil:
 		spec.Problem = secretNotFound
 		return spec, nil
+	case in.Secret.Unreadable:
+		spec.Problem = kubernetesError
+		return spec, nil
 	case in.Secret.Type != targetSecretType:
 		spec.Problem, spec.SecretType = invalidSecretType, cut(in.Secret.Type, 128)
 		return spec, nil

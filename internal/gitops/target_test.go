@@ -74,6 +74,7 @@ func TestTargetConditions(t *testing.T) {
 		{"the case of the address does not matter", func(i *in) { i.URL = "HTTPS://API.cluster.example.org:6443" }, nil, nil, "True Succeeded: "},
 		{"no Secret is named", func(i *in) { i.SecretName, i.Secret = "", nil }, nil, nil, "False SecretNotSpecified: The credentialsSecret field is missing a value"},
 		{"the Secret is missing", func(i *in) { i.Secret = nil }, nil, nil, "False SecretNotFound: The Secret access was not found in the namespace"},
+		{"the Secret cannot be read", func(i *in) { i.Secret = &gitops.SecretData{Unreadable: true} }, nil, nil, "Unknown KubernetesError: The Secret access cannot be read"},
 		{"another type", func(i *in) { i.Secret.Type = "Opaque" }, nil, nil, "False InvalidSecretType: invalid secret type: Opaque"},
 		{"no kubeconfig", func(i *in) { i.Secret.Data = nil }, nil, nil, "False MissingKubeConfigField: missing kubeconfig field in Secret"},
 		{"an address with a query", func(i *in) { i.URL += "?x=1" }, nil, nil, "Unknown UnsupportedAPIURL: the API URL must not have ? or & values"},
@@ -112,6 +113,8 @@ func TestTargetConditions(t *testing.T) {
 		{"no client", func(*in) {}, fault.New(fault.Invalid, "bad").Because("UnableToCreateClient"), nil, "False UnableToCreateClient: bad"},
 		{"something of ours", func(*in) {}, fmt.Errorf("t0k3n in a stack trace"), nil, "Unknown UnknownError: The cluster could not be looked at: an internal error"},
 		{"no account can be made", func(i *in) { i.NewAccount = true }, nil, fault.New(fault.Denied, "may not").Because("UnableToInstallServiceAccount"), "False UnableToInstallServiceAccount: may not"},
+		{"no token can be had", func(i *in) { i.NewAccount = true }, nil, fault.New(fault.Denied, "may not").Because("UnableToCreateClusterCredentials"), "False UnableToCreateClusterCredentials: may not"},
+		{"its token takes long", func(i *in) { i.NewAccount = true }, nil, fault.New(fault.Unavailable, "not yet").Because("UnableToCreateClusterCredentials"), "Unknown UnableToCreateClusterCredentials: not yet"},
 		{"an account by certificate", func(i *in) {
 			i.NewAccount = true
 			i.Secret = environmentSecret(kubeconfig(clusterURL, "    client-certificate-data: eA==\n    client-key-data: eA=="))
@@ -372,4 +375,37 @@ func TestTargetVerbs(t *testing.T) {
 		t.Error("it is still there")
 	}
 	d.nowhere("anna-t0k3n")
+}
+
+// A Secret that cannot be read takes nothing away, and is good again once it can be.
+func TestTargetGoesOnWhileItsSecretCannotBeRead(t *testing.T) {
+	d := newDesk(t)
+	good := d.environment("t-1", 1, environmentSecret(withToken("t0k3n")))
+	d.intendTarget(good)
+	d.work(time.Second)
+	blind := good
+	blind.Secret = &gitops.SecretData{Unreadable: true}
+	d.intendTarget(blind)
+	d.work(time.Second)
+	if tg := d.target("t-1"); tg.Status.Condition.Reason != "KubernetesError" || tg.Status.Access == nil || tg.Spec.Kubeconfig == "" {
+		t.Errorf("%+v", tg.Status)
+	}
+	d.intendTarget(good)
+	d.work(time.Second)
+	if tg := d.target("t-1"); tg.Status.Condition.Reason != "Succeeded" || !tg.Status.Ready {
+		t.Errorf("%+v", tg.Status)
+	}
+}
+
+// What the ledger has lost is told; what deployments use is left to them.
+func TestTargetWhoseKubeconfigIsLost(t *testing.T) {
+	d := newDesk(t)
+	d.intendTarget(d.environment("t-1", 1, environmentSecret(withToken("t0k3n"))))
+	d.work(time.Second)
+	d.must(d.store.Shred(context.Background(), d.target("t-1").Spec.Kubeconfig))
+	d.work(11 * time.Minute)
+	tg := d.target("t-1")
+	if c := tg.Status.Condition; c.Reason != "DatabaseError" || c.Status != "Unknown" || !strings.Contains(c.Message, "write the Secret anew") || tg.Status.Access == nil {
+		t.Errorf("%+v", tg.Status)
+	}
 }

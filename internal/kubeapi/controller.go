@@ -66,6 +66,8 @@ type Controllers struct {
 	synced  atomic.Bool
 	trouble atomic.Pointer[string] // why the last start failed
 	meters  *meters
+	// unreadable counts by key how often in a row a Secret could not be read.
+	unreadable sync.Map
 
 	// Of one start, set before the goroutines that use them.
 	cache cache.Cache

@@ -167,13 +167,12 @@ func TestAdmission(t *testing.T) {
 		{"nothing of a URL", cred + "  secret: s\n  repository: ''\n", "repository must begin with ssh:// or https://"},
 		{"no Secret", cred + "  repository: https://git.example.com/shop.git\n", "spec.secret: Required value"},
 
+		{"what no namespace can be called is told later", env + "  apiURL: https://a\n  namespaces: [ok, -a, Shop]\n", ""},
 		{"a cluster", env + "  apiURL: https://api.example.com:6443\n  namespaces: [a, b-1]\n  clusterResources: true\n  createNewServiceAccount: true\n", ""},
 		{"a cluster without TLS", env + "  apiURL: http://api.example.com:6443\n", "cluster api url must start with https://"},
 		{"a cluster that is no URL", env + "  apiURL: api.example.com\n", "cluster api url must start with https://"},
 		{"the key has no default", "kind: GitOpsDeploymentManagedEnvironment\nspec: {apiURL: 'https://a', credentialsSecret: s}\n", "spec.allowInsecureSkipTLSVerify: Required value"},
 		{"no credentials", "kind: GitOpsDeploymentManagedEnvironment\nspec: {apiURL: 'https://a', allowInsecureSkipTLSVerify: true}\n", "spec.credentialsSecret: Required value"},
-		{"no names of namespaces", env + "  apiURL: https://a\n  namespaces: [ok, -a]\n", "namespaces must be names of namespaces"},
-		{"capitals in a namespace", env + "  apiURL: https://a\n  namespaces: [Shop]\n", "namespaces must be names of namespaces"},
 
 		{"an operation as it was", "kind: Operation\nspec: {operationID: abc}\n", ""},
 		{"an operation with all there is", "kind: Operation\nspec: {operationID: abc, instance: c/argocd, owner: w, resource: u, resourceType: GitOpsDeployment, cause: asked}\n", ""},

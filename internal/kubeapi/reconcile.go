@@ -3,6 +3,7 @@ package kubeapi
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,8 +59,9 @@ func (c *Controllers) reconcile(ctx context.Context, k key) error {
 	var secret *gitops.SecretData
 	if r.secret != nil && !in.Gone {
 		if secret, err = c.secret(ctx, k.namespace, r.secret(o), r.typed); err != nil {
-			return err
+			return c.unread(ctx, r, k, in, o, err)
 		}
+		c.unreadable.Delete(k)
 	}
 	err = settled(r.send(ctx, c.Service, in, o, secret))
 	if err == nil && k.kind == gitops.KindSyncRun.Name {
@@ -161,6 +163,25 @@ func (c *Controllers) secret(ctx context.Context, namespace, name, typed string)
 		return &gitops.SecretData{Type: string(s.Type)}, nil
 	}
 	return &gitops.SecretData{Type: string(s.Type), Data: s.Data}, nil
+}
+
+// unreadAfter is how often in a row a Secret could not be read before that is told: most
+// failures pass.
+const unreadAfter = 3
+
+// unread tells, of kinds that have a word for it, that a Secret cannot be read although the
+// API answers otherwise. It is tried again either way.
+func (c *Controllers) unread(ctx context.Context, r resource, k key, in gitops.Intent, o client.Object, failed error) error {
+	if k.kind != gitops.KindTarget.Name {
+		return failed
+	}
+	if n, _ := c.unreadable.LoadOrStore(k, new(atomic.Int32)); n.(*atomic.Int32).Add(1) < unreadAfter {
+		return failed
+	}
+	if err := settled(r.send(ctx, c.Service, in, o, &gitops.SecretData{Unreadable: true})); err != nil {
+		return err
+	}
+	return failed
 }
 
 // mend has a status written again that still does not say what it should.

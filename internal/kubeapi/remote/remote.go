@@ -18,6 +18,7 @@ import (
 const (
 	validate = "UnableToValidateClusterCredentials"
 	install  = "UnableToInstallServiceAccount"
+	create   = "UnableToCreateClusterCredentials"
 )
 
 const (
@@ -57,6 +58,7 @@ func (c *Clients) Install(ctx context.Context, at gitops.RemoteCluster, account 
 	if err := s.grant(ctx, at, account); err != nil {
 		return "", err
 	}
+	s.reason = create // the account is there; its token is not
 	secret := &core.Secret{ObjectMeta: named(account+"-token", accountNamespace), Type: core.SecretTypeServiceAccountToken}
 	secret.Labels[accountLabel] = account
 	secret.Annotations = map[string]string{core.ServiceAccountNameKey: account}
@@ -118,7 +120,7 @@ func (s *session) token(ctx context.Context, at client.ObjectKey, patience time.
 		}
 		select {
 		case <-ctx.Done():
-			return "", fault.New(fault.Unavailable, "The cluster has made no token for the service account yet.").Because(install)
+			return "", fault.New(fault.Unavailable, "The cluster has made no token for the service account yet.").Because(create)
 		case <-tick.C:
 		}
 	}

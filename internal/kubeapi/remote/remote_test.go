@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -216,5 +217,44 @@ func TestForgottenHostsAreNotOpenForEver(t *testing.T) {
 	check("one-more.example")
 	if n := o.n.Load(); n != 1 {
 		t.Errorf("with one more, %d are open", n)
+	}
+}
+
+// That an account can be made and its token cannot is told apart.
+func TestNoTokenForANewAccount(t *testing.T) {
+	lists := map[string]string{"roles": "RoleList", "rolebindings": "RoleBindingList", "clusterroles": "ClusterRoleList", "clusterrolebindings": "ClusterRoleBindingList"}
+	for _, c := range []struct{ reason, refused, want string }{
+		{"the account", "serviceaccounts", "UnableToInstallServiceAccount"},
+		{"its rights", "clusterrolebindings", "UnableToInstallServiceAccount"},
+		{"its token", "secrets", "UnableToCreateClusterCredentials"},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				what := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+				switch {
+				case r.Method == http.MethodPost && what == c.refused:
+					answer(w, 403, status(403, "Forbidden"))
+				case r.Method == http.MethodPost:
+					made := map[string]string{"serviceaccounts": "ServiceAccount", "clusterroles": "ClusterRole", "clusterrolebindings": "ClusterRoleBinding"}[what]
+					group := "rbac.authorization.k8s.io/v1"
+					if what == "serviceaccounts" {
+						group = "v1"
+					}
+					answer(w, 201, fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{"name":"a"}}`, made, group))
+				case lists[what] == "":
+					answer(w, 404, status(404, "NotFound"))
+				default:
+					answer(w, 200, fmt.Sprintf(`{"kind":%q,"apiVersion":"rbac.authorization.k8s.io/v1","items":[]}`, lists[what]))
+				}
+			}))
+			defer s.Close()
+			clients := quick()
+			_, err := clients.Install(t.Context(), gitops.RemoteCluster{Server: s.URL, CA: authority(s), Kubeconfig: []byte(fmt.Sprintf(
+				`{"apiVersion":"v1","kind":"Config","current-context":"a","contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}],"clusters":[{"name":"a","cluster":{"server":%q,"certificate-authority-data":%q}}],"users":[{"name":"a","user":{"token":"t"}}]}`,
+				s.URL, base64.StdEncoding.EncodeToString(authority(s))))}, "argocd-manager-a")
+			if fault.Reason(err) != c.want || !fault.Is(err, fault.Denied) {
+				t.Errorf("%v, because of %s", err, fault.Reason(err))
+			}
+		})
 	}
 }

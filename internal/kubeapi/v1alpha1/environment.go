@@ -43,12 +43,12 @@ type GitOpsDeploymentManagedEnvironmentSpec struct {
 	//
 	// +optional
 	CreateNewServiceAccount bool `json:"createNewServiceAccount,omitempty"`
-	// Namespaces that may be deployed to. Left out: all.
+	// Namespaces that may be deployed to. Left out: all. One that cannot be the name of
+	// a namespace is told by the condition, with the reason InvalidNamespaceList.
 	//
 	// +optional
-	// +kubebuilder:validation:MaxItems=256
-	// +kubebuilder:validation:items:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.all(n, n.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))",message="namespaces must be names of namespaces: small letters, digits and '-', and no '-' at either end"
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MaxLength=253
 	Namespaces []string `json:"namespaces,omitempty"`
 	// Objects without a namespace may be deployed, although namespaces are given.
 	//
