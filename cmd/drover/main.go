@@ -28,7 +28,7 @@ func main() {
 		Verify: func(ctx context.Context, s cli.ServerSettings, heads []byte, progress func(changes, of int64)) (cli.Verification, error) {
 			return app.Verify(ctx, config(s), heads, progress)
 		},
-		Docs: app.Docs, Manifests: app.Manifests, CA: app.CertificateAuthority,
+		Docs: app.Docs, Manifests: app.Manifests, CA: app.CertificateAuthority, Bootstrap: bootstrapper{},
 	}).Run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
@@ -40,4 +40,24 @@ func config(s cli.ServerSettings) app.Config {
 
 func agentConfig(s cli.AgentSettings) app.AgentConfig {
 	return app.AgentConfig{AgentSettings: app.AgentSettings(s), Version: version, Out: os.Stdout}
+}
+
+// bootstrapper runs bootstraps.
+type bootstrapper struct{}
+
+func boot(s cli.BootstrapSettings, tell func(cli.BootstrapEvent)) app.BootstrapConfig {
+	return app.BootstrapConfig{BootstrapSettings: app.BootstrapSettings(s), Version: version, Tell: func(e app.BootstrapEvent) { tell(cli.BootstrapEvent(e)) }}
+}
+
+func (bootstrapper) Run(ctx context.Context, s cli.BootstrapSettings, tell func(cli.BootstrapEvent)) (cli.BootstrapReport, error) {
+	r, err := app.Bootstrap(ctx, boot(s, tell))
+	return cli.BootstrapReport{Outcome: r.Outcome, Location: r.Location, State: r.State, Server: r.Server, Data: r.Data, Left: r.Left, Seconds: r.Seconds, Whole: r}, err
+}
+
+func (bootstrapper) Status(ctx context.Context, s cli.BootstrapSettings) (map[string]bool, error) {
+	return app.BootstrapStatus(ctx, boot(s, nil))
+}
+
+func (bootstrapper) Destroy(ctx context.Context, s cli.BootstrapSettings, tell func(cli.BootstrapEvent)) error {
+	return app.BootstrapDestroy(ctx, boot(s, tell))
 }

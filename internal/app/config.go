@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/breaker"
+	"github.com/droverhq/drover/internal/connection"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/sqlledger"
 )
@@ -84,6 +85,7 @@ type Config struct {
 
 	site *keeper // one of two sites; nil: it stands alone
 	life life    // what it does at the moment
+	own []connection.Connection // besides the server's own and those of files
 }
 
 // AgentSettings of an agent, as the command line has them.

@@ -88,9 +88,9 @@ func (s *Server) openConnections() error {
 		return fault.New(fault.Invalid, "cannot use the data directory: %w", err)
 	}
 	s.files = whole
-	s.connections = connection.New(connection.Config{Paths: s.cfg.Connections, Log: s.log, Own: []connection.Connection{
+	s.connections = connection.New(connection.Config{Paths: s.cfg.Connections, Log: s.log, Own: append([]connection.Connection{
 		{Name: "default", Executor: "file", Options: map[string]string{"directory": whole}, For: connection.For{Orgs: []string{"*"}}},
-	}})
+	}, s.cfg.own...)})
 	return s.connections.Load()
 }
 

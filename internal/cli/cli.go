@@ -34,6 +34,8 @@ type Config struct {
 	Verify Verifier // of a ledger without a server
 	// CA works on a certificate authority in a directory.
 	CA func(v1.AuthorityOrder) (v1.Authority, error)
+	// Bootstrap makes a control plane from nothing.
+	Bootstrap Bootstrapper
 	// Manifests are what a Kubernetes API needs for deployments by custom resources.
 	Manifests func() []byte
 
@@ -121,7 +123,7 @@ Settings come from flags, then DROVER_* variables, then --config FILE, then defa
 		&cobra.Group{ID: "self", Title: "This tool:"},
 	)
 	for group, commands := range map[string][]*cobra.Command{
-		"run": {c.upCommand(), c.serverCommand(), c.agentCommand(), c.caCommand()},
+		"run": {c.upCommand(), c.serverCommand(), c.agentCommand(), c.caCommand(), c.bootstrapCommand()},
 		"verb": {c.applyCommand(), c.envCommand(), c.templateCommand(), c.deployCommand(), c.clusterCommand(), c.acceptCommand(), c.getCommand(), c.describeCommand(), c.createCommand(), c.updateCommand(), c.deleteCommand(), c.waitCommand(),
 			c.promoteCommand(), c.suspendCommand(), c.resumeCommand(), c.upgradeCommand(), c.resetCommand(), c.approveCommand(), c.refuseCommand(), c.subscriptionCommand()},
 		"look": {c.doctorCommand(), c.searchCommand(), c.placementCommand(), c.eventsCommand(), c.auditCommand(), c.tokenCommand(), c.busCommand(), c.ledgerCommand(), c.drCommand()},

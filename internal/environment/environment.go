@@ -145,6 +145,8 @@ type Spec struct {
 	Destroy  bool `json:"destroy,omitempty"`
 	// Look moves with every wish to observe now.
 	Look int64 `json:"look,omitempty"`
+	// Handed: another control plane keeps it, and nobody works on it here.
+	Handed *Handed `json:"handed,omitempty"`
 }
 
 // Next is a plan that somebody wants.

@@ -176,3 +176,5 @@ func ResourceID(environment, address, executor, connection string) string {
 	}
 	return environment[:9] + text[:15] // those of one environment lie together
 }
+
+func short(hash string) string { return hash[:min(12, len(hash))] }

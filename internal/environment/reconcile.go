@@ -33,6 +33,9 @@ func (r *Environments) Reconcile(ctx context.Context, task reconcile.Task) (reco
 	if err != nil {
 		return reconcile.Result{}, reconcile.Terminal(err)
 	}
+	if e.Spec.Handed != nil {
+		return reconcile.Done(ledger.Set{}), nil
+	}
 	seen, err := r.see(ctx, e)
 	if err != nil {
 		return reconcile.Result{}, err

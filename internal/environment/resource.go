@@ -153,6 +153,9 @@ func (s *Resources) Reconcile(ctx context.Context, task reconcile.Task) (reconci
 	if err != nil {
 		return reconcile.Result{}, reconcile.Terminal(err)
 	}
+	if of.Environment.Spec.Handed != nil {
+		return reconcile.Done(ledger.Set{}), nil
+	}
 	n := &run{Service: s.Service, task: task, r: r, e: of.Environment, of: of, loaded: map[string]Resource{}}
 	around, err := n.around(ctx)
 	if err != nil {

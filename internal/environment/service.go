@@ -220,6 +220,8 @@ func (s *Service) draft(ctx context.Context, order PlanOrder) (p Plan, e *Enviro
 // takes refuses plans that an environment could never carry out.
 func (e *Environment) takes(p PlanSpec) error {
 	switch {
+	case e.Spec.Handed != nil:
+		return handed(e)
 	case e.Spec.Template != p.Template:
 		return fault.New(fault.Conflict, "environment %s is made of template %s, and stays so: destroy it and create another, or name a version of %s", e.Name, e.Spec.Template, e.Spec.Template).Because("template")
 	case p.Destroy && e.Spec.Protected:
@@ -395,5 +397,3 @@ func (s *Service) Rollback(ctx context.Context, environment string) (ledger.Obje
 	}
 	return s.Plan(ctx, PlanOrder{Environment: e.ID, Template: e.Spec.Previous.Version, Parameters: e.Spec.Previous.Parameters})
 }
-
-func short(hash string) string { return hash[:min(12, len(hash))] }

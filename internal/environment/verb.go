@@ -105,6 +105,9 @@ func (s *Service) want(ctx context.Context, idOrName, permission, op string, cha
 		if err := s.allowed(ctx, permission, e.Spec.Version, o, e.Name); err != nil {
 			return o, err
 		}
+		if e.Spec.Handed != nil {
+			return o, handed(&e)
+		}
 		var set ledger.Set
 		if err := change(&e, &set); err != nil {
 			return o, err

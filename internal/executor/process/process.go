@@ -105,6 +105,13 @@ func (Executor) Plan(ctx context.Context, r executor.Resource) (executor.Change,
 			}
 		}
 	}
+	if c.Action != executor.None && r.Input("program").Known {
+		for _, name := range append([]string{w.Program}, programs(w)...) {
+			if _, err := p.find(name); err != nil {
+				return executor.Change{}, err
+			}
+		}
+	}
 	return c, nil
 }
 

@@ -59,6 +59,9 @@ func (p directory) make(ctx context.Context, r executor.Resource, w wanted, seen
 	for _, f := range seen.fields(w) {
 		restart = restart || !slices.Contains(quiet, f.Path)
 	}
+	if restart && seen.alive && rec.PID == os.Getpid() {
+		return fault.New(fault.Denied, "program %s is this server itself, which cannot start itself anew: end it, and `drover bootstrap` starts it as it was; what is wanted now is not applied", rec.Name)
+	}
 	if restart {
 		rec.Beginning = true
 		if err := p.keep(rec); err != nil {

@@ -1,0 +1,91 @@
+package app
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/droverhq/drover/internal/environment"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+// dryRun tells what would be made, and touches nothing but a directory of its own.
+func (b *bootstrap) dryRun(ctx context.Context) error {
+	dir := b.ledgerDir()
+	if _, err := os.Stat(dir); err != nil {
+		temp, err := os.MkdirTemp("", "drover-bootstrap-")
+		if err != nil {
+			return fault.New(fault.Invalid, "cannot make a directory for the plan: %w", err)
+		}
+		defer os.RemoveAll(temp)
+		dir = filepath.Join(temp, "ledger")
+		for i, c := range b.where.connections {
+			if c.Executor == "process" { // there are no programs yet
+				own, _ := b.processes(temp, c.Options["path"])
+				b.where.connections[i] = own
+			}
+		}
+		if err := b.where.ready(ctx); err != nil {
+			return err
+		}
+	} else {
+		unlock, err := lockState(b.State)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
+	b.report.Outcome = "planned"
+	return b.work(ctx, dir, func(ctx context.Context, s *Server) error {
+		order := environment.PlanOrder{Environment: metaName, Parameters: b.where.parameters}
+		o, err := s.environments.Get(ctx, metaName)
+		if err == nil {
+			e, err := environment.Decode(o)
+			if err != nil {
+				return err
+			}
+			if e.Spec.Handed != nil {
+				b.report.Outcome, b.report.Server = "unchanged", e.Spec.Handed.To
+				return nil
+			}
+			order.Keep = true
+		}
+		if order.Template, err = b.template(ctx, s); err != nil {
+			return err
+		}
+		return b.show(ctx, s, order)
+	})
+}
+
+// show makes a plan and tells each of its changes.
+func (b *bootstrap) show(ctx context.Context, s *Server, order environment.PlanOrder) error {
+	o, err := s.environments.Plan(ctx, order)
+	if err != nil {
+		return err
+	}
+	for o.Phase == environment.Planning {
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+		if o, err = s.ledger.Get(ctx, ledger.Ref{Kind: environment.KindPlan.Name, ID: o.ID}); err != nil {
+			return err
+		}
+	}
+	p, err := environment.DecodePlan(o)
+	if err != nil {
+		return err
+	}
+	if p.Phase != environment.Planned {
+		return fault.New(fault.Invalid, "the plan is %s: %s", p.Phase, p.Status.Message).Because("plan")
+	}
+	changes, err := s.environments.Changes(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		b.Tell(BootstrapEvent{Step: "plan", Name: c.Address, Executor: c.Executor, Phase: string(c.Action), Message: c.Why, Seconds: time.Since(b.began).Seconds()})
+	}
+	return nil
+}

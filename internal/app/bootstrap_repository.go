@@ -1,0 +1,316 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/access"
+	"github.com/droverhq/drover/internal/bus"
+	"github.com/droverhq/drover/internal/command"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/source"
+)
+
+// BootstrapRepository is what was found in a repository, and what came of it.
+type BootstrapRepository struct {
+	Name         string                 `json:"name"`
+	Commit       string                 `json:"commit,omitempty"`
+	Error        string                 `json:"error,omitempty"`
+	Templates    []string               `json:"templates,omitempty"`
+	Environments []BootstrapEnvironment `json:"environments,omitempty"`
+}
+
+// BootstrapEnvironment is one that a repository describes.
+type BootstrapEnvironment struct {
+	Name  string `json:"name"`
+	Phase string `json:"phase,omitempty"` // sent, there
+	Error string `json:"error,omitempty"`
+}
+
+// bootSource is the sender of bootstrap's commands.
+const bootSource = "/drover/bootstrap"
+
+// desk is what the new control plane is spoken to by.
+type desk struct {
+	to    *Server
+	bus   bus.Bus
+	token string
+}
+
+// repositories sends the environments that repositories describe to the new Drover.
+// One that is wrong is named, and stops no other.
+func (b *bootstrap) repositories(ctx context.Context) (sent bool, err error) {
+	if b.Organisation == "" && len(b.Repositories) == 0 {
+		return false, nil
+	}
+	d, err := b.desk(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer d.to.Close()
+	defer d.bus.Close()
+	names, err := b.names(ctx, d.to)
+	if err != nil {
+		return false, err
+	}
+	failed := 0
+	for _, name := range names {
+		r, news := b.repository(ctx, d, name)
+		if ctx.Err() != nil {
+			return sent, ctx.Err()
+		}
+		sent = sent || news
+		if r.Error != "" {
+			failed++
+			b.tell("repository", name, "failed", r.Error)
+		}
+		for _, e := range r.Environments {
+			if e.Error != "" {
+				failed++
+				b.tell("environment", e.Name, "failed", e.Error)
+				continue
+			}
+			b.tell("environment", e.Name, e.Phase, "of "+name)
+		}
+		b.report.Repositories = append(b.report.Repositories, r)
+	}
+	if failed > 0 {
+		return sent, fault.New(fault.Invalid, "%d of what the repositories describe could not be sent, as told above; all else is done. Mend it and run the same command again", failed).Because("repositories")
+	}
+	return sent, nil
+}
+
+// desk opens the new control plane's ledger, and its broker.
+func (b *bootstrap) desk(ctx context.Context) (*desk, error) {
+	s, err := b.laptop(ctx, b.ledgerDir())
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	out, err := s.environments.Outputs(ctx, metaName, true)
+	if err != nil {
+		return nil, err
+	}
+	text := func(name string) string { t, _ := out[name].(string); return t }
+	broker, err := url.Parse(text("broker"))
+	if err != nil || broker.Host == "" {
+		return nil, fault.New(fault.Invalid, "the meta template has no output broker: commands cannot be sent").Because("outputs")
+	}
+	broker.User = url.UserPassword("drover", text("broker_password"))
+	d := &desk{}
+	if d.to, err = b.replica(ctx, text("database"), text("master_key")); err != nil {
+		return nil, err
+	}
+	if d.bus, err = buses["rabbitmq"](d.to, bus.Options{"url": broker.String()}); err == nil {
+		d.token, _, err = d.to.issuer.Issue(ctx, access.Claims{User: "admin", Org: "local", OrgAdmin: true, Admin: true}, time.Hour)
+	}
+	if err != nil {
+		d.to.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// repositoryURL is where a repository is.
+func (b *bootstrap) repositoryURL(name string) string {
+	if strings.Contains(name, "://") {
+		return name
+	}
+	return strings.TrimSuffix(cmp.Or(b.BaseURL, "https://github.com"), "/") + "/" + strings.Trim(b.Organisation+"/"+name, "/") + ".git"
+}
+
+func (b *bootstrap) read(ctx context.Context, s *Server, name string) (source.Tree, error) {
+	with, err := b.credential()
+	if err != nil {
+		return source.Tree{}, err
+	}
+	at := source.Location{Repository: b.repositoryURL(name)}
+	return source.Choose{Git: s.git}.Read(ctx, at, with, source.Limits{})
+}
+
+// metaFiles are those of the meta template in a repository, for this kind of
+// location; nil: no repository has any.
+func (b *bootstrap) metaFiles(ctx context.Context, s *Server) (map[string][]byte, string, error) {
+	if b.Organisation == "" {
+		return nil, "", nil
+	}
+	name := b.Prefix + "meta"
+	tree, err := b.read(ctx, s, name)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) && b.GitTokenFile == "" { // who may not see it is not told that it is there
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("repository %s: %w", name, err)
+	}
+	files := below(tree, b.where.kind)
+	if _, ok := files["template.yaml"]; !ok {
+		return nil, "", nil
+	}
+	out := map[string][]byte{}
+	for name, f := range files {
+		out[name] = f.Data
+	}
+	return out, b.repositoryURL(name) + "//" + b.where.kind, nil
+}
+
+// below are the files of a directory of a tree.
+func below(tree source.Tree, dir string) map[string]source.File {
+	out := map[string]source.File{}
+	for name, f := range tree.Files {
+		if inner, ok := strings.CutPrefix(name, dir+"/"); ok {
+			out[inner] = f
+		} else if dir == "." {
+			out[name] = f
+		}
+	}
+	return out
+}
+
+// repository reads one, adds its templates and sends its environments.
+func (b *bootstrap) repository(ctx context.Context, d *desk, name string) (r BootstrapRepository, sent bool) {
+	r.Name = name
+	tree, err := b.read(ctx, d.to, name)
+	if err != nil {
+		r.Error = err.Error()
+		return r, false
+	}
+	r.Commit = tree.Commit
+	versions := map[string]string{} // by name of the template
+	var wrong []string
+	for _, dir := range templateDirs(tree) {
+		part := source.Tree{Commit: tree.Commit, Files: below(tree, dir), Author: tree.Author, Time: tree.Time, Message: tree.Message}
+		o, _, err := d.to.templates.AddTree(ctx, part, b.repositoryURL(name)+"//"+dir)
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("%s: %v", dir, err))
+			continue
+		}
+		template, _, _ := strings.Cut(o.ID, "@")
+		versions[template] = o.ID
+		r.Templates = append(r.Templates, o.ID)
+	}
+	for _, file := range slices.Sorted(keysOf(tree.Files)) {
+		if dir, base := path.Split(file); dir != "environments/" || !strings.HasSuffix(base, ".yaml") && !strings.HasSuffix(base, ".yml") {
+			continue
+		}
+		order, err := parseEnvironment(file, tree.Files[file].Data)
+		if err != nil {
+			wrong = append(wrong, err.Error())
+			continue
+		}
+		if version, ours := versions[order.Template]; ours {
+			order.Template = version
+		}
+		e := BootstrapEnvironment{Name: order.Name}
+		if e.Phase, err = d.send(ctx, name, order); err != nil {
+			e.Error = err.Error()
+		}
+		sent = sent || e.Phase == "sent"
+		r.Environments = append(r.Environments, e)
+	}
+	r.Error = strings.Join(wrong, "\n")
+	return r, sent
+}
+
+func keysOf(m map[string]source.File) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for name := range m {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+}
+
+// templateDirs are the directories with a template, those below another one's left
+// out: they are its parts.
+func templateDirs(tree source.Tree) (out []string) {
+	for _, name := range slices.Sorted(keysOf(tree.Files)) {
+		dir, base := path.Split(name)
+		dir = cmp.Or(strings.TrimSuffix(dir, "/"), ".")
+		inside := slices.ContainsFunc(out, func(d string) bool { return d == "." || strings.HasPrefix(dir, d+"/") })
+		if base == "template.yaml" && strings.Count(dir, "/") < 2 && !inside {
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
+// send has the new Drover make an environment, by a command on its bus, and waits
+// until that is taken. One that is there stays as it is.
+func (d *desk) send(ctx context.Context, repository string, order v1.CreateEnvironment) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	there, err := d.to.environments.Get(ctx, order.Name)
+	if err == nil && there.Deleted.IsZero() {
+		return "there", nil
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return "", err
+	}
+	data, err := json.Marshal(order)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(append([]byte(repository+"\x00"), data...))
+	id := fmt.Sprintf("%s-%x", order.Name, sum[:12])
+	body, err := json.Marshal(map[string]any{"specversion": "1.0", "id": id, "source": bootSource,
+		"type": command.TypePrefix + "environment.create", "time": time.Now().UTC().Format(time.RFC3339), "datacontenttype": "application/json", "data": json.RawMessage(data)})
+	if err != nil {
+		return "", err
+	}
+	m := bus.Message{ID: id, Type: command.TypePrefix + "environment.create", ContentType: "application/cloudevents+json", Time: time.Now().UTC(),
+		Headers: map[string]string{"authorization": "Bearer " + d.token}, Body: body}
+	for { // the queue is there once the server takes commands
+		err := d.bus.Send(ctx, command.Queue, m)
+		if err == nil {
+			break
+		}
+		if !fault.Is(err, fault.NotFound) || ctx.Err() != nil {
+			return "", err
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return "", err
+		}
+	}
+	return "sent", d.taken(ctx, ledger.Ref{Kind: command.Kind.Name, ID: command.ID("local", "admin", bootSource, id)})
+}
+
+// taken waits until a command is on record.
+func (d *desk) taken(ctx context.Context, ref ledger.Ref) error {
+	for {
+		o, err := d.to.ledger.Get(ctx, ref)
+		if err == nil {
+			c, err := command.Decode(o)
+			if err == nil && (c.Phase == command.Rejected || c.Phase == command.Failed) {
+				err = fault.New(fault.Invalid, "the new Drover refuses it: %s", c.Status.Message)
+			}
+			return err
+		}
+		if !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return fault.New(fault.Unavailable, "the new Drover did not take the command in time; run the same command again")
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return errors.Join(ctx.Err())
+	case <-time.After(d):
+		return nil
+	}
+}
