@@ -72,7 +72,7 @@ const metaName = "meta"
 type bootstrap struct {
 	BootstrapConfig
 	began  time.Time
-	where  site
+	where  metaSite
 	report BootstrapReport
 	// revived: something was started again that did not run.
 	revived bool

@@ -22,8 +22,8 @@ import (
 	"github.com/droverhq/drover/internal/ledger"
 )
 
-// site is where a bootstrap goes to.
-type site struct {
+// metaSite is where a bootstrap goes to.
+type metaSite struct {
 	kind        string // directory of deploy/meta
 	connections []connection.Connection
 	parameters  map[string]any
@@ -39,19 +39,19 @@ const (
 )
 
 // locate finds out what the location is.
-func (b *bootstrap) locate() (site, error) {
+func (b *bootstrap) locate() (metaSite, error) {
 	b.Location = cmp.Or(b.Location, "local")
 	b.Namespace = cmp.Or(b.Namespace, metaNamespace)
 	if b.State == "" {
 		dir, err := stateDir()
 		if err != nil {
-			return site{}, err
+			return metaSite{}, err
 		}
 		b.State = filepath.Join(dir, strings.Map(plainRune, b.Location))
 	}
 	var err error
 	if b.State, err = filepath.Abs(b.State); err != nil {
-		return site{}, fault.New(fault.Invalid, "cannot use the state directory: %w", err)
+		return metaSite{}, fault.New(fault.Invalid, "cannot use the state directory: %w", err)
 	}
 	if b.Location == "local" {
 		return b.localSite()
@@ -95,17 +95,17 @@ func programPath() string {
 	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
-func (b *bootstrap) localSite() (site, error) {
+func (b *bootstrap) localSite() (metaSite, error) {
 	port := cmp.Or(b.Port, metaPort)
 	if port < 1024 || port+metaPorts > 65535 {
-		return site{}, fault.New(fault.Invalid, "--port %d: want 1024 to %d, for twelve ports from there on", port, 65535-metaPorts)
+		return metaSite{}, fault.New(fault.Invalid, "--port %d: want 1024 to %d, for twelve ports from there on", port, 65535-metaPorts)
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return site{}, fault.New(fault.Internal, "cannot find this program: %w", err)
+		return metaSite{}, fault.New(fault.Internal, "cannot find this program: %w", err)
 	}
 	search := programPath()
-	where := site{kind: "local", parameters: map[string]any{
+	where := metaSite{kind: "local", parameters: map[string]any{
 		"directory": b.runDir(), "drover": self, "port": int64(port), "path": search, "postgres_user": "postgres",
 	}}
 	if _, err := user.Lookup("postgres"); err != nil {
@@ -150,7 +150,7 @@ func freePorts(from int) error {
 
 // template returns the files of the meta template: those of a repository that has
 // them, and otherwise those that ship.
-func (w site) template(ctx context.Context, b *bootstrap, s *Server) (map[string][]byte, string, error) {
+func (w metaSite) template(ctx context.Context, b *bootstrap, s *Server) (map[string][]byte, string, error) {
 	files, origin, err := b.metaFiles(ctx, s)
 	if err != nil || files != nil {
 		return files, origin, err
@@ -172,7 +172,7 @@ func (w site) template(ctx context.Context, b *bootstrap, s *Server) (map[string
 
 // revive starts programs of this machine again that do not run: nobody else can,
 // where Drover is one of them.
-func (w site) revive(ctx context.Context, b *bootstrap) error {
+func (w metaSite) revive(ctx context.Context, b *bootstrap) error {
 	if w.kind != "local" {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (w site) revive(ctx context.Context, b *bootstrap) error {
 }
 
 // started tells whether all there is to apply is applied, whether it works or not.
-func (w site) started(all []ledger.Object) bool {
+func (w metaSite) started(all []ledger.Object) bool {
 	if len(all) == 0 || w.kind == "local" {
 		return false
 	}
@@ -198,7 +198,7 @@ func (w site) started(all []ledger.Object) bool {
 }
 
 // waits names what is waited for.
-func (w site) waits(all []ledger.Object) string {
+func (w metaSite) waits(all []ledger.Object) string {
 	var out []string
 	for _, o := range all {
 		if r, err := environment.DecodeResource(o); err == nil && r.Phase != environment.Ready && r.Phase != environment.Pending {

@@ -83,9 +83,9 @@ type Config struct {
 	// crash the process at a chosen one.
 	Observer sqlledger.Observer
 
-	site *keeper // one of two sites; nil: it stands alone
-	life life    // what it does at the moment
-	own []connection.Connection // besides the server's own and those of files
+	site *keeper                 // one of two sites; nil: it stands alone
+	life life                    // what it does at the moment
+	own  []connection.Connection // besides the server's own and those of files
 }
 
 // AgentSettings of an agent, as the command line has them.
