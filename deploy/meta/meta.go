@@ -7,5 +7,5 @@ import "embed"
 
 // FS holds a directory with a template.yaml for each kind of location.
 //
-//go:embed local
+//go:embed local kubernetes
 var FS embed.FS

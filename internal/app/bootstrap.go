@@ -47,7 +47,7 @@ type BootstrapEvent struct {
 
 // BootstrapReport is what has come of it.
 type BootstrapReport struct {
-	Outcome      string                `json:"outcome"` // planned, applied, bootstrapped, revived, unchanged
+	Outcome      string                `json:"outcome"` // planned, applied, made, bootstrapped, revived, unchanged
 	Location     string                `json:"location"`
 	State        string                `json:"state"`
 	Server       string                `json:"server,omitempty"`
@@ -125,6 +125,11 @@ func (b *bootstrap) run(ctx context.Context) error {
 	made, err := b.make(ctx)
 	if err != nil || b.report.Outcome == "applied" {
 		return err
+	}
+	if b.where.kind != "local" {
+		// Its ledger can be reached from within the cluster alone.
+		b.report.Outcome = "made"
+		return nil
 	}
 	fresh, err := b.handOver(ctx)
 	if err != nil {
@@ -275,13 +280,11 @@ func (b *bootstrap) watch(ctx context.Context, s *Server) error {
 		if err != nil {
 			return err
 		}
-		applied := e.Spec.Turn > 0 && e.Spec.Next == nil && e.Status.Laid == e.Spec.Turn
 		for _, o := range all {
 			r, err := environment.DecodeResource(o)
 			if err != nil {
 				return err
 			}
-			applied = applied && len(r.Status.Made) > 0 || r.Phase == environment.Ready && applied
 			if r.Phase == environment.Pending || told[r.ID] == r.Phase {
 				continue
 			}
@@ -293,7 +296,7 @@ func (b *bootstrap) watch(ctx context.Context, s *Server) error {
 			return nil
 		case e.Phase == environment.Fail && e.Spec.Next == nil:
 			return fault.New(fault.Unavailable, "the environment %s could not be made: %s Mend it and run the same command again: it goes on where it stopped.", metaName, e.Status.Message).Because("failed")
-		case b.NoWait && b.where.started(all):
+		case b.NoWait && e.Status.Laid == e.Spec.Turn && b.where.started(all):
 			b.report.Outcome = "applied"
 			return nil
 		}

@@ -1,7 +1,84 @@
 package app
 
-import "github.com/droverhq/drover/internal/fault"
+import (
+	"cmp"
+	"context"
+	"os/exec"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/droverhq/drover/internal/connection"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/manifest"
+)
+
+// kubernetesSite is a cluster: the one of a context, of an address, or microk8s on
+// this machine.
 func (b *bootstrap) kubernetesSite() (metaSite, error) {
-	return metaSite{}, fault.New(fault.Invalid, "--location %s: not yet", b.Location)
+	kubeconfig, err := b.kubeconfig()
+	if err != nil {
+		return metaSite{}, err
+	}
+	cluster, err := manifest.Open(manifest.Config{Kubeconfig: kubeconfig})
+	if err != nil {
+		return metaSite{}, err
+	}
+	_, err = cluster.Mapper().RESTMapping(schema.GroupKind{Group: "cert-manager.io", Kind: "Certificate"})
+	where := metaSite{kind: "kubernetes", parameters: map[string]any{
+		"namespace": b.Namespace, "image": cmp.Or(b.Image, "droverhq/drover:"+cmp.Or(b.Version, "latest")), "cert_manager": err == nil,
+	}}
+	if err != nil {
+		where.left = append(where.left, "certificates: the cluster has no cert-manager; within the namespace nothing is encrypted, and nobody else gets in but to the API")
+	}
+	where.connections = []connection.Connection{{Name: "default", Executor: "kubernetes", Options: map[string]string{"kubeconfig": string(kubeconfig)}}}
+	where.ready = func(context.Context) error { return nil }
+	return where, nil
+}
+
+// kubeconfig is that of the location alone, with everything in it.
+func (b *bootstrap) kubeconfig() ([]byte, error) {
+	var config *api.Config
+	if b.Location == "microk8s" && b.Kubeconfig == "" {
+		out, err := exec.Command("microk8s", "config").Output()
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "microk8s is not on this machine, or may not be asked: `microk8s config` has failed")
+		}
+		if config, err = clientcmd.Load(out); err != nil {
+			return nil, fault.New(fault.Invalid, "what `microk8s config` says is no kubeconfig")
+		}
+	} else {
+		rules := clientcmd.NewDefaultClientConfigLoadingRules()
+		rules.ExplicitPath = b.Kubeconfig
+		var err error
+		if config, err = rules.Load(); err != nil {
+			return nil, fault.New(fault.Invalid, "the kubeconfig cannot be read: name another with --kubeconfig")
+		}
+		if config.CurrentContext, err = b.context(config); err != nil {
+			return nil, err
+		}
+	}
+	if err := api.MinifyConfig(config); err != nil {
+		return nil, fault.New(fault.Invalid, "the kubeconfig has no whole context %q", config.CurrentContext)
+	}
+	if err := api.FlattenConfig(config); err != nil {
+		return nil, fault.New(fault.Invalid, "a file that the kubeconfig names cannot be read")
+	}
+	return clientcmd.Write(*config)
+}
+
+// context is the one that a location names: by itself, or by the address of its
+// cluster.
+func (b *bootstrap) context(config *api.Config) (string, error) {
+	if _, ok := config.Contexts[b.Location]; ok {
+		return b.Location, nil
+	}
+	for name, c := range config.Contexts {
+		if at := config.Clusters[c.Cluster]; at != nil && strings.TrimSuffix(at.Server, "/") == strings.TrimSuffix(b.Location, "/") {
+			return name, nil
+		}
+	}
+	return "", fault.New(fault.NotFound, "--location %s: the kubeconfig has no such context, and no cluster of that address", b.Location)
 }

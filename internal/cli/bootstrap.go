@@ -139,6 +139,8 @@ func (c *CLI) bootstrapped(r BootstrapReport, err error, asJSON bool) error {
 		c.printf("nothing was touched; the same command without --dry-run makes it\n")
 	case "applied":
 		c.printf("everything is applied; whether it works was not waited for, and nothing was handed over: run the same command without --no-wait\n")
+	case "made":
+		c.printf("everything works; it is kept from here (%s), not by the Drover in the cluster: run the same command again to mend it\n", clean(r.State, false))
 	case "revived":
 		c.printf("what did not run was started again; the Drover at %s keeps the environment meta\n", clean(r.Server, false))
 	case "unchanged":

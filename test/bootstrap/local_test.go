@@ -1,0 +1,191 @@
+//go:build e2e && linux
+
+package bootstrap_test
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/droverhq/drover/api/client"
+	"github.com/droverhq/drover/test/drover"
+	"github.com/droverhq/drover/test/gitserver"
+)
+
+// programs of the meta environment.
+var programs = []string{"postgres", "epmd", "rabbitmq", "consul", "openbao", "drover"}
+
+func (w *world) healthy() {
+	w.t.Helper()
+	drover.Until(w.t, "the environment meta is kept by the new Drover", func() bool {
+		phase, ready := w.phase("meta")
+		return phase == "Deployed-OK" && ready >= 13
+	})
+}
+
+const shop = `apiVersion: drover.dev/v1
+kind: Template
+metadata: {name: shop}
+spec:
+  version: 1.0.0
+  parameters: {properties: {size: {type: string, default: small}}}
+  resources:
+    - {name: note, executor: file, with: {path: "${env.name}/note", content: "${params.size}"}}
+`
+
+const shopEnvironment = `apiVersion: drover.dev/v1
+kind: Environment
+metadata: {name: shop-staging}
+spec: {template: shop, parameters: {size: large}, tags: [staging]}
+`
+
+func TestLocal(t *testing.T) {
+	w := newWorld(t)
+	git := gitserver.Start(t)
+	repo := func(name string, files map[string]gitserver.Entry) {
+		git.Repo(t, "acme/infra-"+name).Commit(t, "main", files)
+	}
+	repo("meta", map[string]gitserver.Entry{"drover.yaml": gitserver.File("apiVersion: drover.dev/v1\nkind: Repositories\nspec: {repositories: [infra-missing, infra-malformed, infra-hostile, infra-shop]}\n")})
+	repo("shop", map[string]gitserver.Entry{"shop/template.yaml": gitserver.File(shop), "environments/staging.yaml": gitserver.File(shopEnvironment)})
+	repo("malformed", map[string]gitserver.Entry{"environments/a.yaml": gitserver.File("kind: [Environment"), "t/template.yaml": gitserver.File("nonsense: true\n")})
+	repo("hostile", map[string]gitserver.Entry{"environments/a.yaml": gitserver.Symlink("../../../../etc/passwd"),
+		"environments/b.yaml": gitserver.File(strings.Replace(shopEnvironment, "shop-staging", "meta", 1)),
+		"environments/c.yaml": gitserver.File(strings.Replace(shopEnvironment, "template: shop", "template: ../../meta-local", 1))})
+	of := []string{"--base-url", git.URL, "--github-organisation", "acme", "--repository-prefix", "infra-"}
+
+	// A plan first: nothing is there after it.
+	if out, code := w.run(w.local("--dry-run")...); code != 0 || !strings.Contains(out, `"name":"postgres"`) {
+		t.Fatalf("the dry run ends with %d: %s", code, out)
+	}
+	if _, err := os.Stat(w.state); err == nil {
+		t.Error("the dry run has made its state directory")
+	}
+
+	last := w.must(append(of, "--repositories", "infra-shop")...)
+	if last.Report.Outcome != "bootstrapped" || last.Report.Server == "" {
+		t.Errorf("it ends with %+v", last)
+	}
+	t.Logf("healthy and handed over after %.1f s", last.Report.Seconds)
+	w.healthy()
+	drover.Until(t, "the environment of the repository", func() bool { phase, _ := w.phase("shop-staging"); return phase == "Deployed-OK" })
+	for _, name := range programs {
+		if len(w.processes()[name]) == 0 && name != "epmd" { // which has no directory
+			t.Errorf("%s does not run: %v", name, w.processes())
+		}
+	}
+	if out, code := w.run("status", "--state", w.state); code != 0 {
+		t.Errorf("status ends with %d: %s", code, out)
+	}
+
+	// The second time nothing is to do.
+	before := w.pid("drover")
+	if again := w.must(append(of, "--repositories", "infra-shop")...); again.Report.Outcome != "unchanged" {
+		t.Errorf("the second run is %s", again.Report.Outcome)
+	}
+	if w.pid("drover") != before {
+		t.Error("the second run has started Drover again")
+	}
+
+	// What is wrong is named, stops nothing, and is the end's word.
+	lines, said, _, code := w.boot(0, of...)
+	if code == 0 {
+		t.Error("it ends well, over repositories that are wrong")
+	}
+	told := said
+	for _, l := range lines {
+		told += l.Name + " " + l.Phase + " " + l.Message + "\n"
+	}
+	for _, want := range []string{"infra-missing", "infra-malformed", "infra-hostile", "shop-staging there"} {
+		if !strings.Contains(told, want) {
+			t.Errorf("%q is not told:\n%s", want, told)
+		}
+	}
+	if phase, _ := w.phase("meta"); phase != "Deployed-OK" {
+		t.Errorf("meta is %s after that", phase)
+	}
+
+	// The new keeper keeps it.
+	old := w.pid("consul")
+	if err := syscall.Kill(old, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	drover.Until(t, "Consul comes back by Drover's hand", func() bool { return w.pid("consul") != old })
+	drover.Until(t, "that is on record", func() bool {
+		page, err := w.client().List(t.Context(), "drifts", client.ListOptions{Size: 10})
+		return err == nil && len(page.Items) > 0 && page.Items[0].Phase == "corrected"
+	})
+	w.healthy()
+
+	// Nobody is left who could start anything: the machine was restarted.
+	var groups []int
+	for _, name := range programs {
+		groups = append(groups, w.pid(name))
+	}
+	for _, pid := range groups {
+		_ = syscall.Kill(-pid, syscall.SIGKILL)
+	}
+	drover.Until(t, "all are gone", func() bool { return len(w.processes()) == 0 })
+	if out, code := w.run("status", "--state", w.state); code != 7 {
+		t.Errorf("status ends with %d: %s", code, out)
+	}
+	if again := w.must(); again.Report.Outcome != "revived" {
+		t.Errorf("what was dead is %s", again.Report.Outcome)
+	}
+	w.healthy()
+	w.secretless()
+}
+
+// secretless looks for secrets where people read.
+func (w *world) secretless() {
+	w.t.Helper()
+	key, err := os.ReadFile(filepath.Join(w.state, "run/drover/master.key"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	out, _ := w.run(w.local()...)
+	if strings.Contains(out, strings.TrimSpace(string(key))) || strings.Contains(w.logs(), strings.TrimSpace(string(key))) {
+		w.t.Error("the master key is told")
+	}
+}
+
+// It is killed after its first word, then after its second, and so on until it comes
+// to its end: nothing is there twice, and nobody is missing.
+func TestKilledAtEveryStep(t *testing.T) {
+	w := newWorld(t)
+	kills := 0
+	for n := 1; ; n++ {
+		lines, said, killed, code := w.boot(n)
+		if !killed {
+			if code != 0 {
+				t.Fatalf("after %d kills it ends with %d: %s\n%s", kills, code, said, w.logs())
+			}
+			if last := lines[len(lines)-1]; last.Report.Server == "" {
+				t.Errorf("it ends with %+v", last)
+			}
+			break
+		}
+		kills++
+	}
+	if kills < 13 {
+		t.Errorf("it was killed %d times: this shows little", kills)
+	}
+	w.healthy()
+	for _, name := range []string{"postgres", "rabbitmq", "consul", "openbao", "drover"} {
+		leaders := 0
+		for _, pid := range w.processes()[name] {
+			if data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status"); err == nil && strings.Contains(string(data), "\nPPid:\t1\n") || pid == w.pid(name) {
+				leaders++
+			}
+		}
+		if name != "rabbitmq" && leaders != 1 { // whose helpers go their own ways
+			t.Errorf("%s runs %d times: %v", name, leaders, w.processes()[name])
+		}
+	}
+	if again := w.must(); again.Report.Outcome != "unchanged" {
+		t.Errorf("once more is %s", again.Report.Outcome)
+	}
+	t.Logf("killed %d times", kills)
+}
