@@ -21,7 +21,7 @@ COPIES   = object output:object:dir=$(1)/v1alpha1
 OBJECTS  = crd rbac:roleName=drover-gitops-server,fileName=server.yaml webhook output:crd:dir=$(1)/manifests/crd output:rbac:dir=$(1)/manifests/rbac output:webhook:dir=$(1)/manifests/webhook
 
 .DEFAULT_GOAL = help
-.PHONY: help build run run/docs check test e2e e2e/large build/chaos chaos servers bench lint fuzz cross fmt clean generate manifests
+.PHONY: help build run bootstrap run/docs check test e2e e2e/large build/chaos chaos servers bench lint fuzz cross fmt clean generate manifests
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z\/0-9]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +31,11 @@ build: ## bin/drover
 
 run: build ## a whole control plane on this machine: API on 127.0.0.1:8000, routes on 127.0.0.1:8080
 	bin/drover up
+
+ENGINE = $(shell command -v docker || command -v podman)
+bootstrap: build ## everything that Drover needs, and Drover itself, from nothing; ARGS="--location ..." for elsewhere than this machine
+	@if [ -n "$(ENGINE)" ]; then $(ENGINE) build -f deploy/Containerfile -t droverhq/drover:$(VERSION) . || echo "the image could not be built: it is needed on Kubernetes alone"; fi
+	bin/drover bootstrap $(or $(ARGS),--location local)
 
 run/docs: build ## the API's documentation on 127.0.0.1:8082
 	bin/drover docs --listen 127.0.0.1:8082
