@@ -198,9 +198,9 @@ func (b *bootstrap) work(ctx context.Context, dir string, f func(ctx context.Con
 		ended <- err
 	}()
 	err = f(ctx, s)
+	cause := context.Cause(ctx) // before its own end is one
 	end()
-	ran := <-ended
-	if cause := context.Cause(ctx); err != nil && cause != nil && cause == ran {
+	if ran := <-ended; err != nil && ran != nil && cause == ran {
 		return ran // it is why f could not go on
 	}
 	return err

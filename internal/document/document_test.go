@@ -212,3 +212,13 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A long file whose blocks end several at once is no deeper at its end than at its
+// beginning.
+func TestLongIsNotDeep(t *testing.T) {
+	text := "toys:\n" + strings.Repeat("  - name: a\n    parts:\n      - of:\n          what:\n            - wood\n", 200)
+	f := document.Open("f", []byte(text), document.Form{Bytes: 1 << 20, Mistakes: 5})
+	if err := f.Err(); err != nil || len(f.Documents) != 1 {
+		t.Errorf("it is refused: %v", err)
+	}
+}

@@ -81,7 +81,17 @@ func split(tokens token.Tokens) []token.Tokens {
 // than anybody can read. It looks at tokens, before a tree is made of them.
 func refused(tokens token.Tokens) (*token.Token, string) {
 	depth, dashes, line := 0, 0, 0
+	// The tokens' own level of indentation grows where several end at once.
+	var columns []int
+	began := 0
 	for _, t := range tokens {
+		if t.Position.Line != began {
+			began = t.Position.Line
+			for len(columns) > 0 && columns[len(columns)-1] >= t.Position.Column {
+				columns = columns[:len(columns)-1]
+			}
+			columns = append(columns, t.Position.Column)
+		}
 		switch t.Type {
 		case token.AnchorType, token.AliasType, token.MergeKeyType:
 			return t, "anchors, aliases and merge keys are not supported: write it out"
@@ -97,7 +107,7 @@ func refused(tokens token.Tokens) (*token.Token, string) {
 			}
 			dashes++
 		}
-		if depth > maxDepth || dashes > maxDepth || t.Position.IndentLevel > maxDepth {
+		if depth > maxDepth || dashes > maxDepth || len(columns) > maxDepth {
 			return t, "nested too deeply"
 		}
 	}
