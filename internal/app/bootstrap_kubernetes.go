@@ -6,9 +6,13 @@ import (
 	"os/exec"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/droverhq/drover/internal/connection"
 	"github.com/droverhq/drover/internal/fault"
@@ -34,7 +38,17 @@ func (b *bootstrap) kubernetesSite() (metaSite, error) {
 		where.left = append(where.left, "certificates: the cluster has no cert-manager; within the namespace nothing is encrypted, and nobody else gets in but to the API")
 	}
 	where.connections = []connection.Connection{{Name: "default", Executor: "kubernetes", Options: map[string]string{"kubeconfig": string(kubeconfig)}}}
-	where.ready = func(context.Context) error { return nil }
+	room := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.Namespace, Labels: map[string]string{
+		"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted"}}}
+	where.ready = func(ctx context.Context) error { // a plan asks for what would be in it
+		if err := cluster.Kube().Create(ctx, room); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fault.New(fault.Unavailable, "the namespace %s cannot be made: %w", b.Namespace, err)
+		}
+		return nil
+	}
+	where.absent = func(ctx context.Context) bool {
+		return apierrors.IsNotFound(cluster.Kube().Get(ctx, client.ObjectKeyFromObject(room), room.DeepCopy()))
+	}
 	return where, nil
 }
 

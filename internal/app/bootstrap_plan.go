@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/template"
 )
 
 // dryRun tells what would be made, and touches nothing but a directory of its own.
@@ -27,8 +29,10 @@ func (b *bootstrap) dryRun(ctx context.Context) error {
 				b.where.connections[i] = own
 			}
 		}
-		if err := b.where.ready(ctx); err != nil {
-			return err
+		if b.where.kind == "local" {
+			if err := b.where.ready(ctx); err != nil {
+				return err
+			}
 		}
 	} else {
 		unlock, err := lockState(b.State)
@@ -55,8 +59,28 @@ func (b *bootstrap) dryRun(ctx context.Context) error {
 		if order.Template, err = b.template(ctx, s); err != nil {
 			return err
 		}
+		if b.where.absent != nil && b.where.absent(ctx) {
+			return b.list(ctx, s, order.Template)
+		}
 		return b.show(ctx, s, order)
 	})
+}
+
+// list tells what a template makes where there is nothing yet that could be asked.
+func (b *bootstrap) list(ctx context.Context, s *Server, version string) error {
+	o, err := s.ledger.Get(ctx, ledger.Ref{Kind: template.KindVersion.Name, ID: version})
+	if err != nil {
+		return err
+	}
+	var sum template.Summary
+	if err := json.Unmarshal(o.Spec, &sum); err != nil {
+		return err
+	}
+	b.tell("plan", b.Namespace, "create", "there is no such namespace")
+	for _, name := range sum.Resources {
+		b.tell("plan", name, "create", "if the parameters want it")
+	}
+	return nil
 }
 
 // show makes a plan and tells each of its changes.

@@ -29,6 +29,7 @@ type metaSite struct {
 	parameters  map[string]any
 	left        []string
 	ready       func(context.Context) error // refuses before anything is made
+	absent      func(context.Context) bool  // nothing can be asked there yet; nil: it can
 }
 
 // Defaults of a bootstrap.
