@@ -235,14 +235,18 @@ func keysOf(m map[string]source.File) func(func(string) bool) {
 // templateDirs are the directories with a template, those below another one's left
 // out: they are its parts.
 func templateDirs(tree source.Tree) (out []string) {
-	for _, name := range slices.Sorted(keysOf(tree.Files)) {
-		dir, base := path.Split(name)
-		dir = cmp.Or(strings.TrimSuffix(dir, "/"), ".")
-		inside := slices.ContainsFunc(out, func(d string) bool { return d == "." || strings.HasPrefix(dir, d+"/") })
-		if base == "template.yaml" && strings.Count(dir, "/") < 2 && !inside {
+	var all []string
+	for name := range tree.Files {
+		if dir, base := path.Split(name); base == "template.yaml" && strings.Count(dir, "/") <= 2 {
+			all = append(all, cmp.Or(strings.TrimSuffix(dir, "/"), "."))
+		}
+	}
+	for _, dir := range all {
+		if !slices.ContainsFunc(all, func(d string) bool { return d == "." && dir != "." || strings.HasPrefix(dir, d+"/") }) {
 			out = append(out, dir)
 		}
 	}
+	slices.Sort(out)
 	return out
 }
 

@@ -9,6 +9,9 @@ import (
 	"github.com/droverhq/drover/internal/executor/action"
 	"github.com/droverhq/drover/internal/executor/consul"
 	"github.com/droverhq/drover/internal/executor/file"
+	"github.com/droverhq/drover/internal/executor/kubernetes"
+	"github.com/droverhq/drover/internal/executor/process"
+	"github.com/droverhq/drover/internal/executor/secret"
 	"github.com/droverhq/drover/internal/executor/terraform"
 	"github.com/droverhq/drover/internal/executor/vault"
 	"github.com/droverhq/drover/internal/instance"
@@ -20,6 +23,7 @@ func real() template.Surroundings {
 	return template.Surroundings{Executors: map[string]executor.Description{
 		"file": file.New().Describe(), "consul": consul.New(consul.Config{}).Describe(), "vault": vault.New(vault.Config{}).Describe(), "action": action.Executor{}.Describe(),
 		"terraform": (&terraform.Executor{}).Describe(), "instance": (&instance.Executor{}).Describe(),
+		"process": process.New().Describe(), "secret": secret.New().Describe(), "kubernetes": kubernetes.New(kubernetes.Config{}).Describe(),
 	}}
 }
 
@@ -33,6 +37,15 @@ func TestExamples(t *testing.T) {
 	}
 	for _, e := range entries {
 		if _, err := template.Parse(t.Context(), load(t, "../../examples/"+e.Name()), "examples/"+e.Name(), real()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The templates of the environment that Drover runs in are as right as any.
+func TestMetaTemplates(t *testing.T) {
+	for _, kind := range []string{"local", "kubernetes"} {
+		if _, err := template.Parse(t.Context(), load(t, "../../deploy/meta/"+kind), "deploy/meta/"+kind, real()); err != nil {
 			t.Error(err)
 		}
 	}

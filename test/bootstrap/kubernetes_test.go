@@ -3,10 +3,12 @@
 package bootstrap_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,7 +25,8 @@ func TestKubernetesIsApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &world{t: t, state: filepath.Join(dir, "state")}
-	args := []string{"--location", c.URL, "--kubeconfig", kubeconfig, "--state", w.state, "--namespace", "meta-test", "--image", "example.org/drover:1"}
+	room := fmt.Sprintf("meta-%x", time.Now().UnixNano())
+	args := []string{"--location", c.URL, "--kubeconfig", kubeconfig, "--state", w.state, "--namespace", room, "--image", "example.org/drover:1"}
 	if out, code := w.run(append(args, "--dry-run")...); code != 0 || !strings.Contains(out, "rabbitmq") {
 		t.Fatalf("the dry run ends with %d: %s", code, out)
 	}
@@ -39,11 +42,11 @@ func TestKubernetesIsApplied(t *testing.T) {
 	}
 
 	kube, ctx := c.Client(t), t.Context()
-	ns, err := kube.CoreV1().Namespaces().Get(ctx, "meta-test", metav1.GetOptions{})
+	ns, err := kube.CoreV1().Namespaces().Get(ctx, room, metav1.GetOptions{})
 	if err != nil || ns.Labels["pod-security.kubernetes.io/enforce"] != "restricted" {
 		t.Errorf("the namespace is %v, %v", ns.Labels, err)
 	}
-	sets, err := kube.AppsV1().StatefulSets("meta-test").List(ctx, metav1.ListOptions{})
+	sets, err := kube.AppsV1().StatefulSets(room).List(ctx, metav1.ListOptions{})
 	if err != nil || len(sets.Items) != 5 {
 		t.Errorf("there are %d sets, %v", len(sets.Items), err)
 	}
@@ -53,16 +56,16 @@ func TestKubernetesIsApplied(t *testing.T) {
 			t.Errorf("%s is not restricted: %+v", s.Name, pod.SecurityContext)
 		}
 	}
-	drover, err := kube.AppsV1().Deployments("meta-test").Get(ctx, "drover", metav1.GetOptions{})
+	drover, err := kube.AppsV1().Deployments(room).Get(ctx, "drover", metav1.GetOptions{})
 	if err != nil || drover.Spec.Template.Spec.Containers[0].Image != "example.org/drover:1" {
 		t.Errorf("Drover is %+v, %v", drover.Spec, err)
 	}
 	for _, name := range []string{"postgres", "rabbitmq", "consul", "openbao", "drover"} {
-		if s, err := kube.CoreV1().Secrets("meta-test").Get(ctx, name, metav1.GetOptions{}); err != nil || len(s.Data) == 0 {
+		if s, err := kube.CoreV1().Secrets(room).Get(ctx, name, metav1.GetOptions{}); err != nil || len(s.Data) == 0 {
 			t.Errorf("secret %s: %v", name, err)
 		}
 	}
-	if rules, err := kube.NetworkingV1().NetworkPolicies("meta-test").List(ctx, metav1.ListOptions{}); err != nil || len(rules.Items) != 2 {
+	if rules, err := kube.NetworkingV1().NetworkPolicies(room).List(ctx, metav1.ListOptions{}); err != nil || len(rules.Items) != 2 {
 		t.Errorf("there are %d network policies, %v", len(rules.Items), err)
 	}
 	if out, code := w.run(append(args[:2:2], "--kubeconfig", kubeconfig, "--location", "nowhere", "--state", w.state)...); code == 0 || !strings.Contains(out, "no such context") {

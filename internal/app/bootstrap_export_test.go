@@ -1,0 +1,9 @@
+package app
+
+// What bootstrap reads of strangers.
+var (
+	ParseIndex       = parseIndex
+	ParseEnvironment = parseEnvironment
+	GitHubNames      = gitHubNames
+	TemplateDirs     = templateDirs
+)

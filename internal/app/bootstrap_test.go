@@ -1,0 +1,99 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/droverhq/drover/internal/app"
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/source"
+)
+
+func TestIndexOfRepositories(t *testing.T) {
+	const begin = "apiVersion: drover.dev/v1\nkind: Repositories\nspec:\n  repositories: "
+	got, err := app.ParseIndex("drover.yaml", []byte(begin+"[infra-a, infra-b]"))
+	if err != nil || !slices.Equal(got, []string{"infra-a", "infra-b"}) {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for reason, text := range map[string]string{
+		"a way out":             begin + "[../../other]",
+		"another server":        begin + "[\"https://example.org/x\"]",
+		"another kind":          strings.Replace(begin, "Repositories", "Template", 1) + "[a]",
+		"two documents":         begin + "[a]\n---\n" + begin + "[b]",
+		"no YAML":               "{{{",
+		"more than anybody has": begin + "[" + strings.Repeat("a,", 600) + "a]",
+		"nothing":               "",
+	} {
+		if got, err := app.ParseIndex("drover.yaml", []byte(text)); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v, %v", reason, got, err)
+		}
+	}
+}
+
+func TestEnvironmentOfARepository(t *testing.T) {
+	const text = "apiVersion: drover.dev/v1\nkind: Environment\nmetadata: {name: shop}\nspec: {template: shop, ttl: 8h, parameters: {size: 3}}\n"
+	got, err := app.ParseEnvironment("environments/a.yaml", []byte(text))
+	if err != nil || got.Name != "shop" || got.Template != "shop" || got.TTL != "8h" || fmt.Sprint(got.Parameters["size"]) != "3" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for reason, text := range map[string]string{
+		"the meta environment is nobody's": strings.Replace(text, "name: shop", "name: meta", 1),
+		"no template":                      strings.Replace(text, "template: shop, ", "", 1),
+		"a field that nobody knows":        strings.Replace(text, "ttl:", "operator: true, ttl:", 1),
+		"another kind":                     strings.Replace(text, "Environment", "Secret", 1),
+	} {
+		if got, err := app.ParseEnvironment("environments/a.yaml", []byte(text)); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %+v, %v", reason, got, err)
+		}
+	}
+}
+
+func TestRepositoriesOfGitHub(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/orgs/ann/repos":
+			http.NotFound(w, r)
+		case r.URL.Path == "/users/ann/repos" && r.Header.Get("Authorization") == "Bearer t":
+			fmt.Fprint(w, `[{"name":"infra-own"},{"name":"dotfiles"},{"name":"infra-../x"}]`)
+		case r.URL.Path == "/orgs/acme/repos" && r.URL.Query().Get("page") == "1":
+			fmt.Fprint(w, "["+strings.Repeat(`{"name":"other"},`, 99)+`{"name":"infra-b"}]`)
+		case r.URL.Path == "/orgs/acme/repos" && r.URL.Query().Get("page") == "2":
+			fmt.Fprint(w, `[{"name":"infra-a"}]`)
+		default:
+			http.Error(w, "rate limited", http.StatusForbidden)
+		}
+	}))
+	defer s.Close()
+	for _, tc := range []struct {
+		reason, org, token string
+		want               []string
+	}{
+		{"an organisation's, on two pages", "acme", "", []string{"infra-a", "infra-b"}},
+		{"a person's, with a token; a name that leads out is none", "ann", "t", []string{"infra-own"}},
+	} {
+		if got, err := app.GitHubNames(t.Context(), s.URL, tc.org, "infra-", tc.token); err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %v, %v", tc.reason, got, err)
+		}
+	}
+	if got, err := app.GitHubNames(t.Context(), s.URL, "limited", "infra-", ""); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("who is refused gets %v, %v", got, err)
+	}
+}
+
+func TestTemplatesOfARepository(t *testing.T) {
+	tree := source.Tree{Files: map[string]source.File{}}
+	for _, name := range []string{"shop/template.yaml", "shop/part/template.yaml", "a/b/template.yaml", "a/b/c/template.yaml", "x/y/z/template.yaml", "environments/a.yaml"} {
+		tree.Files[name] = source.File{}
+	}
+	if got, want := app.TemplateDirs(tree), []string{"a/b", "shop"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	tree.Files["template.yaml"] = source.File{}
+	if got := app.TemplateDirs(tree); !slices.Contains(got, ".") {
+		t.Errorf("that of the whole repository is not among %v", got)
+	}
+}
