@@ -26,20 +26,24 @@ func (b *broker) post(t *testing.T, token string, ids []string) (confirmed func(
 		t.Fatal(err)
 	}
 	var sent []*amqp.DeferredConfirmation
-	for _, id := range ids {
+	publish := func(id string) *amqp.DeferredConfirmation {
+		t.Helper()
 		sure, err := ch.PublishWithDeferredConfirm("", "drover.commands", false, false, amqp.Publishing{
 			ReplyTo: b.reply, Body: request(id, "environment.create", "", fmt.Sprintf(`{"name":%q,"template":"booth"}`, id)),
 			DeliveryMode: amqp.Persistent, Headers: amqp.Table{"authorization": "Bearer " + token}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		sent = append(sent, sure)
+		return sure
+	}
+	for _, id := range ids {
+		sent = append(sent, publish(id))
 	}
 	return func() {
 		t.Helper()
-		for _, sure := range sent {
-			if !sure.Wait() {
-				t.Fatal("the broker did not confirm a command")
+		for i, sure := range sent {
+			if !sure.Wait() { // a queue that was just made may refuse at first
+				drover.Until(t, "the broker to keep a command", func() bool { return publish(ids[i]).Wait() })
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -73,6 +72,9 @@ func (b *broker) open(t *testing.T) {
 	if b.channel, err = b.line.Channel(); err != nil {
 		t.Fatal(err)
 	}
+	if err := b.channel.Confirm(false); err != nil {
+		t.Fatal(err)
+	}
 	q, err := b.channel.QueueDeclare("", false, false, true, false, nil)
 	if err == nil {
 		b.reply = q.Name
@@ -96,9 +98,13 @@ func (b *broker) sendAs(t *testing.T, token, id string, body []byte) {
 		m.Headers = amqp.Table{"authorization": "Bearer " + token}
 	}
 	b.ready(t)
-	if err := b.channel.PublishWithContext(context.Background(), "", "drover.commands", false, false, m); err != nil {
-		t.Fatal(err)
-	}
+	drover.Until(t, "the broker to keep a command", func() bool { // one that has just made a queue may refuse at first
+		sure, err := b.channel.PublishWithDeferredConfirm("", "drover.commands", false, false, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sure.Wait()
+	})
 }
 
 // ready waits until the server has made what it needs on the broker.
@@ -286,7 +292,7 @@ func TestHostileMessages(t *testing.T) {
 			t.Errorf("the log does not have %s", want)
 		}
 	}
-	if n := strings.Count(log, `msg="message refused" `); n != 8 { // two without a good token, five that are no commands, one of them twice
+	if n := strings.Count(log, `msg="message refused" `); n != 10 { // two without a good token, seven that are no commands, one of them twice
 		t.Errorf("%d refused messages are in the log", n)
 	}
 }
