@@ -126,6 +126,9 @@ func (p *dataPlane) work(ctx context.Context) error {
 func (c AgentConfig) web(connections int, change func(*http.Transport)) (*http.Client, error) {
 	web := patient(connections)
 	wires := web.Transport.(*http.Transport)
+	if c.names != nil {
+		wires.DialContext = c.names.DialContext
+	}
 	if change != nil {
 		change(wires)
 	}
@@ -208,6 +211,11 @@ func Agent(ctx context.Context, c AgentConfig) error {
 	if err := c.plain(); err != nil {
 		return err
 	}
+	var err error
+	if c.names, err = openNames(c.Consul, c.ConsulOptions, c.Plaintext, nil); err != nil {
+		return err
+	}
+	c.Server = c.names.url(c.Server)
 	log := newLogger(c.LogLevel, c.LogFormat)
 	traced, err := openTracing(ctx, c.TraceEndpoint, "drover-agent", c.Version, c.TraceSample, log)
 	if err != nil {

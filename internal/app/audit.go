@@ -45,17 +45,30 @@ func (c *Config) proxies() ([]netip.Prefix, error) {
 }
 
 // openLedger opens what a server has written, without the master key: nothing that
-// is sealed is read. It writes nothing, and makes no ledger where there is none.
-func openLedger(ctx context.Context, c Config) (*sqlledger.Ledger, error) {
+// is sealed is read. It writes nothing, and makes no ledger where there is none. End
+// closes it.
+func openLedger(ctx context.Context, c Config) (l *sqlledger.Ledger, end func(), err error) {
 	c.defaults()
-	l, err := sqlledger.Open(ctx, sqlledger.Config{URL: c.Database, Kinds: Kinds(), ReadOnly: true})
+	needs, err := openOwn(&c, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	at, err := needs.database()
+	if err == nil {
+		at.Kinds, at.ReadOnly = Kinds(), true
+		l, err = sqlledger.Open(ctx, at)
+	}
 	switch fault.Reason(err) {
 	case "locked":
-		return nil, fmt.Errorf("%w: stop it, or verify a copy, or without --data-dir through its API", err)
+		err = fmt.Errorf("%w: stop it, or verify a copy, or without --data-dir through its API", err)
 	case "no-ledger":
-		return nil, fmt.Errorf("%w: name another with --data-dir or --database", err)
+		err = fmt.Errorf("%w: name another with --data-dir or --database", err)
 	}
-	return l, err
+	if err != nil {
+		needs.close()
+		return nil, nil, err
+	}
+	return l, func() { l.Close(); needs.close() }, nil
 }
 
 // Verify looks at a ledger without a server, against heads that somebody has kept.
@@ -67,11 +80,11 @@ func Verify(ctx context.Context, c Config, heads []byte, progress func(changes, 
 			return v1.Verification{}, err
 		}
 	}
-	l, err := openLedger(ctx, c)
+	l, end, err := openLedger(ctx, c)
 	if err != nil {
 		return v1.Verification{}, err
 	}
-	defer l.Close()
+	defer end()
 	room, err := audit.NewService(audit.Config{Store: l, Kinds: kindNames()})
 	if err != nil {
 		return v1.Verification{}, err

@@ -10,7 +10,6 @@ import (
 
 	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/connection"
-	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/sqlledger"
 )
 
@@ -64,12 +63,18 @@ type Settings struct {
 	AgentTLS      string        // Secret with the certificates of agents that are put on clusters; default: none
 	Plaintext     []string      // places elsewhere that are spoken to unencrypted; default: none
 
-	Primary        bool   // this is the primary of two sites
-	PrimaryURL     string // this is the secondary, and that is where the primary is
-	PrimaryCluster string // likewise: the name that the primary is registered with
-	SecondaryURL   string // primary: where the secondary is; default: it says so itself
-	Site           string // name of this site; default: its role
-	Witness        string // consul:<URL>/<key>, outside both sites; default: none
+	Primary          bool     // this is the primary of two sites
+	PrimaryURL       string   // this is the secondary, and that is where the primary is
+	PrimaryCluster   string   // likewise: the name that the primary is registered with
+	SecondaryURL     string   // primary: where the secondary is; default: it says so itself
+	Site             string   // name of this site; default: its role
+	Witness          string   // consul:<URL>/<key>, outside both sites; default: none
+	Consul           string   // URL; names are found there, and this replica is; default: nobody is asked
+	ConsulOptions    []string // key=value
+	Vault            string   // URL; default: there is none
+	VaultOptions     []string // key=value
+	DatabaseCreds    string   // reference of what opens the database; default: its URL does
+	MasterKeyTransit string   // key in Vault that wraps what MasterKeyFile holds; default: none
 }
 
 // Config of a control plane.
@@ -116,6 +121,8 @@ type AgentSettings struct {
 	ClientKey      string   // and its key
 	ServerName     string   // that the server's certificate is for; default: the host of Server
 	Plaintext      []string // server: it may be spoken to unencrypted
+	Consul         string   // URL; the server's name is found there; default: nobody is asked
+	ConsulOptions  []string // key=value
 }
 
 // AgentConfig of an agent that runs by itself.
@@ -123,6 +130,7 @@ type AgentConfig struct {
 	AgentSettings
 	Version string    // for people
 	Out     io.Writer // for the user's first line; default: nowhere
+	names   *names    // how the server is found; nil: by the machine
 }
 
 const defaultDataDir = ".drover"
@@ -139,17 +147,11 @@ func (c *Config) defaults() {
 	c.Retention = cmp.Or(c.Retention, 30*24*time.Hour)
 	orText(&c.MasterKeyFile, filepath.Join(c.DataDir, "master.key"))
 	orText(&c.Database, filepath.Join(c.DataDir, "drover.db"))
+	c.Database = unported(c.Database)
 	orText(&c.AgentImage, "droverhq/drover:"+cmp.Or(c.Version, "latest"))
 	if c.Out == nil {
 		c.Out = io.Discard
 	}
-}
-
-func (c *Config) masterKey() ([]byte, error) {
-	if c.MasterKey != "" {
-		return ledger.ParseKey(c.MasterKey)
-	}
-	return ledger.LoadKey(c.MasterKeyFile)
 }
 
 func orText(s *string, other string) {

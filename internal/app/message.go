@@ -10,6 +10,7 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/bus"
+	"github.com/droverhq/drover/internal/bus/rabbitmq"
 	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/hook"
@@ -40,6 +41,19 @@ func (s *Server) messageRooms(authenticator *access.Authenticator, calls *hook.C
 		Sinks: s.sinks(calls),
 	})
 	return nil
+}
+
+// rabbit is the broker, wherever it is and whoever opens it.
+func (s *Server) rabbit(o bus.Options) (bus.Bus, error) {
+	who, err := s.own.broker(o)
+	if err != nil {
+		return nil, err
+	}
+	with := rabbitmq.Outside{Observer: s.calls, Dial: s.own.names.DialContext}
+	if who != nil {
+		with.Login = who
+	}
+	return rabbitmq.Connect(o, with)
 }
 
 // sinks are where this replica can tell of changes.

@@ -10,7 +10,6 @@ import (
 	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/bus/inprocess"
-	"github.com/droverhq/drover/internal/bus/rabbitmq"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/dns"
@@ -51,10 +50,8 @@ func Kinds() []ledger.Kind {
 
 // buses carry commands and events.
 var buses = map[string]func(*Server, bus.Options) (bus.Bus, error){
-	inProcess: func(_ *Server, o bus.Options) (bus.Bus, error) { return inprocess.Open(o) },
-	"rabbitmq": func(s *Server, o bus.Options) (bus.Bus, error) {
-		return rabbitmq.Connect(o, rabbitmq.Outside{Observer: s.calls})
-	},
+	inProcess:  func(_ *Server, o bus.Options) (bus.Bus, error) { return inprocess.Open(o) },
+	"rabbitmq": (*Server).rabbit,
 }
 
 // dnsProviders carry hosts.

@@ -90,6 +90,7 @@ type Server struct {
 
 	tracing
 	secured secured
+	own     *own // what the server itself needs; nil before it was read
 }
 
 // New opens the ledger and puts everything together. Whatever can be wrong with
@@ -128,18 +129,26 @@ func New(ctx context.Context, c Config) (*Server, error) {
 }
 
 func (s *Server) open(ctx context.Context) error {
-	_, missing := os.Stat(s.cfg.MasterKeyFile)
-	key, err := s.cfg.masterKey()
-	if err != nil {
-		return err
-	}
 	registry := prometheus.NewRegistry()
 	s.metrics = registry
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.calls = newCallMetrics(registry)
 	s.git = newRepositories(s.calls)
 	commits := newLedgerMetrics(registry, s.log, s.cfg.Observer)
-	opened, err := s.openStore(ctx, sqlledger.Config{URL: s.cfg.Database, Kinds: Kinds(), Key: key, Epoch: s.cfg.Epoch, Observer: commits})
+	var err error
+	if s.own, err = openOwn(&s.cfg, s.calls); err != nil {
+		return err
+	}
+	_, missing := os.Stat(s.cfg.MasterKeyFile)
+	at, err := s.own.database()
+	if err != nil {
+		return err
+	}
+	if at.Key, err = s.own.masterKey(ctx); err != nil {
+		return err
+	}
+	at.Kinds, at.Epoch, at.Observer = Kinds(), s.cfg.Epoch, commits
+	opened, err := s.openStore(ctx, at)
 	if fault.Reason(err) == "wrong-key" && s.cfg.MasterKey == "" && os.IsNotExist(missing) {
 		os.Remove(s.cfg.MasterKeyFile) // the one just made must not be taken for the right one
 		return fault.New(fault.Invalid, "%s is missing, and the ledger was made with it: copy it from the first replica or a backup", s.cfg.MasterKeyFile)
@@ -278,6 +287,7 @@ func (s *Server) Close() {
 	if s.ledger != nil {
 		s.ledger.Close()
 	}
+	s.own.close()
 	s.flush()
 }
 
@@ -336,7 +346,7 @@ func (s *Server) tasks() []func(context.Context) error {
 		return s.following()
 	}
 	tasks := []func(context.Context) error{
-		s.loop.Run, s.feed.Run, s.refreshAccess, s.retain, s.mind,
+		s.loop.Run, s.feed.Run, s.refreshAccess, s.retain, s.mind, s.announce,
 		func(ctx context.Context) error { return s.offering.Follow(ctx, s.feed) },
 		func(ctx context.Context) error { return s.policy.Follow(ctx, s.feed) },
 		func(ctx context.Context) error { return s.audit.Follow(ctx, s.feed) },

@@ -36,6 +36,8 @@ const (
 type keeper struct {
 	cfg    Config
 	log    *slog.Logger
+	needs  *own // what opens the database
+	at     sqlledger.Config
 	probe  *sqlledger.Probe
 	lease  *site.Lease // nil: there is no witness
 	client *http.Client
@@ -107,7 +109,15 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 	k.peer.url = cmp.Or(c.PrimaryURL, c.SecondaryURL, known.Peer)
 	k.peer.told = known.Peer
 	k.decision = site.Plan(k.view, time.Now())
-	k.probe, err = sqlledger.OpenProbe(ctx, sqlledger.Config{URL: c.Database})
+	if k.needs, err = openOwn(&k.cfg, nil); err != nil {
+		return nil, err
+	}
+	if k.at, err = k.needs.database(); err == nil {
+		k.probe, err = sqlledger.OpenProbe(ctx, k.at)
+	}
+	if err != nil {
+		k.needs.close()
+	}
 	return k, err
 }
 

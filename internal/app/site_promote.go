@@ -102,11 +102,13 @@ func (k *keeper) begin(ctx context.Context, d site.Decision) error {
 			return err
 		}
 	}
-	key, err := k.cfg.masterKey()
-	if err != nil {
+	at := k.at
+	var err error
+	if at.Key, err = k.needs.masterKey(ctx); err != nil {
 		return err
 	}
-	l, err := sqlledger.Open(ctx, sqlledger.Config{URL: k.cfg.Database, Kinds: Kinds(), Key: key, Epoch: d.Epoch, Site: k.view.Site})
+	at.Kinds, at.Epoch, at.Site = Kinds(), d.Epoch, k.view.Site
+	l, err := sqlledger.Open(ctx, at)
 	if err != nil {
 		return err
 	}

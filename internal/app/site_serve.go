@@ -72,6 +72,7 @@ func serveSite(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
+	defer k.needs.close()
 	defer k.probe.Close()
 	first, err := listen(ctx, c.Listen)
 	if err != nil {
@@ -248,7 +249,7 @@ func (s *Server) siteRoutes(mux *http.ServeMux, authenticator *access.Authentica
 // following are the tasks of a server that is there for reads.
 func (s *Server) following() []func(context.Context) error {
 	return []func(context.Context) error{
-		s.feed.Run, s.refreshAccess, s.earlyAccess,
+		s.feed.Run, s.refreshAccess, s.earlyAccess, s.announce,
 		func(ctx context.Context) error { return s.offering.Follow(ctx, s.feed) },
 		func(ctx context.Context) error { return s.policy.Follow(ctx, s.feed) },
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,12 +35,18 @@ var settings = []setting{
 	{name: "database", uses: forServer, usage: "postgres:// `URL`; empty: SQLite in the data directory", check: checkDatabase, mask: maskURL},
 	{name: "master-key", uses: forServer, quiet: true, check: checkKey, mask: maskAll},
 	{name: "master-key-file", uses: forServer, usage: "`file` of the key that guards secrets, unless DROVER_MASTER_KEY holds it; empty: made in the data directory"},
+	{name: "master-key-transit", uses: forServer, usage: "`key` of Vault's transit engine that wraps what the file of the master key holds, such as transit/keys/drover"},
+	{name: "database-credentials", uses: forServer, usage: "`reference` of what opens the database, asked for every connection: vault:database/creds/drover or file:/run/secrets/database; empty: its URL", check: checkReference, mask: maskReference},
+	{name: "vault", uses: forServer, usage: "`URL` of the Vault or OpenBao that Drover's own credentials come from", check: checkWeb},
+	{name: "vault-options", uses: forServer, list: true, usage: "its `options`: auth=approle,role-id=...,secret-id-file=FILE; auth=jwt|kubernetes,role=...,jwt-file=FILE; token-file=FILE; mount=..., namespace=..., ca=FILE, certificate=FILE, key=FILE, refresh=30s", check: checkPairs},
+	{name: "consul", uses: forServer | forAgent, usage: "`URL` of the Consul that knows where NAME.service.consul is, and where servers are registered", check: checkWeb},
+	{name: "consul-options", uses: forServer | forAgent, list: true, usage: "its `options`: token-file=FILE, datacenter=..., ca=FILE, certificate=FILE, key=FILE, service=drover, tags=..., address=HOST:PORT, connect=true, register=false", check: checkPairs},
 	{name: "offerings-dir", uses: forServer, usage: "`directory` of more offerings, watched"},
 	{name: "policy-files", uses: forServer, list: true, usage: "`files` and directories of quotas, lists and terms, watched"},
 	{name: "connections", uses: forServer, list: true, usage: "`files` and directories of connections that executors work through, watched"},
 	{name: "executor-options", uses: forServer, list: true, usage: "`options` of executors: terraform.binary=/path/of/tofu,action.allow=git:kubectl", check: checkPairs},
 	{name: "bus", uses: forServer, def: "inprocess", usage: "`broker` that commands come from and events go to: inprocess (none) or rabbitmq", check: oneOf("inprocess", "rabbitmq")},
-	{name: "bus-options", uses: forServer, list: true, usage: "`options` of rabbitmq: url=amqp://HOST:5672 or amqps://, username-file=FILE, password-file=FILE, ca=FILE, certificate=FILE, key=FILE, prefix=NAME", check: checkPairs},
+	{name: "bus-options", uses: forServer, list: true, usage: "`options` of rabbitmq: url=amqp://HOST:5672 or amqps://, username-file=FILE, password-file=FILE, ca=FILE, certificate=FILE, key=FILE, prefix=NAME, credentials=vault:rabbitmq/creds/drover", check: checkPairs},
 	{name: "gitops-options", uses: forServer, list: true, usage: "`options` of deployments: kubeconfig=FILE|in-cluster (serve the custom resources of that API), engines=CLUSTER:CLUSTER (that carry them out), known-hosts=FILE, poll=1m", check: checkPairs},
 	{name: "public-url", uses: forServer, usage: "`URL` where others reach the server; empty: where it listens", check: checkServer},
 	{name: "sso", uses: forServer, def: "builtin", usage: "identity provider: builtin or keycloak", check: oneOf("builtin", "keycloak")},
@@ -143,12 +148,18 @@ type ServerSettings struct {
 	AgentTLS      string   // Secret
 	Plaintext     []string // places
 
-	Primary        bool   // of two sites
-	PrimaryURL     string // secondary: where the primary is
-	PrimaryCluster string // secondary: the name that it is registered with
-	SecondaryURL   string // primary: where the secondary is; empty: it says so
-	Site           string // name; empty: the role
-	Witness        string // consul:URL/KEY; empty: none
+	Primary          bool     // of two sites
+	PrimaryURL       string   // secondary: where the primary is
+	PrimaryCluster   string   // secondary: the name that it is registered with
+	SecondaryURL     string   // primary: where the secondary is; empty: it says so
+	Site             string   // name; empty: the role
+	Witness          string   // consul:URL/KEY; empty: none
+	Consul           string   // URL; empty: nobody is asked
+	ConsulOptions    []string // key=value
+	Vault            string   // URL; empty: there is none
+	VaultOptions     []string // key=value
+	DatabaseCreds    string   // reference
+	MasterKeyTransit string   // MOUNT/keys/NAME
 }
 
 // AgentSettings is what agent runs with: likewise, app.AgentSettings.
@@ -179,6 +190,8 @@ type AgentSettings struct {
 	ClientKey      string
 	ServerName     string   // of a server that left its address here; empty: the host of Server
 	Plaintext      []string // places
+	Consul         string   // URL; empty: nobody is asked
+	ConsulOptions  []string // key=value
 }
 
 func (v values) server() ServerSettings {
@@ -212,6 +225,9 @@ func (v values) server() ServerSettings {
 	s.Primary, s.PrimaryURL, s.PrimaryCluster = v.text("primary") == "true", v.text("primary-url"), v.text("primary-cluster-name")
 	s.SecondaryURL, s.Site, s.Witness = v.text("secondary-url"), v.text("site"), v.text("witness")
 	s.AgentTLS, s.Plaintext = v.text("agent-tls-secret"), split(v.text("plaintext"))
+	s.Consul, s.ConsulOptions = v.text("consul"), split(v.text("consul-options"))
+	s.Vault, s.VaultOptions = v.text("vault"), split(v.text("vault-options"))
+	s.DatabaseCreds, s.MasterKeyTransit = v.text("database-credentials"), v.text("master-key-transit")
 	return s
 }
 
@@ -232,6 +248,7 @@ func (v values) agent() AgentSettings {
 	s.TraceSample, _ = strconv.ParseFloat(v.text("trace-sample"), 64)
 	s.CA, s.ClientCert, s.ClientKey = v.text("ca-file"), v.text("client-certificate-file"), v.text("client-key-file")
 	s.Plaintext = split(v.text("plaintext"))
+	s.Consul, s.ConsulOptions = v.text("consul"), split(v.text("consul-options"))
 	return s
 }
 
@@ -344,48 +361,4 @@ func checkTrust(text string) error {
 		}
 	}
 	return nil
-}
-
-func oneOf(words ...string) func(string) error {
-	return func(text string) error {
-		if slices.Contains(words, text) {
-			return nil
-		}
-		return fmt.Errorf("want %s%s", strings.Join(words, ", "), didYouMean(text, words))
-	}
-}
-
-func checkNumber(least float64) func(string) error {
-	return func(text string) error {
-		n, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(n >= least && n < 1e9) {
-			return fmt.Errorf("want a number of at least %v", least)
-		}
-		return nil
-	}
-}
-
-func checkShare(text string) error {
-	if n, err := strconv.ParseFloat(text, 64); err != nil || !(n >= 0 && n <= 1) {
-		return errors.New("want a share from 0 to 1, such as 0.01")
-	}
-	return nil
-}
-
-func checkInt(least, most int) func(string) error {
-	return func(text string) error {
-		if n, err := strconv.Atoi(text); err != nil || n < least || n > most {
-			return fmt.Errorf("want a whole number from %d to %d", least, most)
-		}
-		return nil
-	}
-}
-
-func checkDuration(least, most time.Duration) func(string) error {
-	return func(text string) error {
-		if d, err := time.ParseDuration(text); err != nil || d < least || d > most {
-			return fmt.Errorf("want a duration from %v to %v, such as 30s", least, most)
-		}
-		return nil
-	}
 }

@@ -38,6 +38,9 @@ type Facts struct {
 	Clusters      []Cluster
 	Troubled      []Troubled
 	Certificate   *Certificate
+	Credentials   []Credential // that the server itself opens doors with
+	Names         []OldName
+	Unregistered  string // why others do not find this replica by its name; empty: they do, or nobody asked for it
 	Resources     string // why custom resources of Kubernetes are not followed; empty: they are, or nobody asked for it
 	Unknown       []Unknown
 }
@@ -126,6 +129,20 @@ type Certificate struct {
 	Path  string
 	Wrong string // why it cannot be used
 	Ends  time.Time
+}
+
+// Credential opens a door until it ends.
+type Credential struct {
+	Door, From string
+	Trouble    string // why it cannot be renewed or read anew; empty: it can
+	Sealed     bool   // the vault that it comes from is
+	Ends       time.Time
+}
+
+// OldName is one of a service whose addresses are those of some time ago.
+type OldName struct {
+	Name, Why string
+	Since     time.Time
 }
 
 // Unknown is what could not be found out.

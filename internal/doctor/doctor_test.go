@@ -24,6 +24,7 @@ func well(change func(*doctor.Facts)) doctor.Facts {
 		Sides:       []doctor.Side{{Name: "the identity provider", Answered: noon, Failed: noon, Full: noon.Add(-time.Hour)}},
 		Clusters:    []doctor.Cluster{{ID: "edge", Phase: "ready", Version: "1.2"}},
 		Certificate: &doctor.Certificate{Path: "/tls.crt", Ends: noon.Add(60 * 24 * time.Hour)},
+		Credentials: []doctor.Credential{{Door: "the database", From: "vault:database/creds/drover", Ends: noon.Add(time.Minute)}},
 	}
 	if change != nil {
 		change(&f)
@@ -104,6 +105,18 @@ func TestDiagnose(t *testing.T) {
 		{"tomorrow", func(f *doctor.Facts) { f.Certificate.Ends = noon.Add(24 * time.Hour) }, []string{"critical certificate"}, ""},
 		{"it has ended", func(f *doctor.Facts) { f.Certificate.Ends = noon.Add(-time.Hour) }, []string{"critical certificate"}, "has ended"},
 		{"it is none", func(f *doctor.Facts) { f.Certificate.Wrong = "no PEM" }, []string{"critical certificate"}, "no PEM"},
+		{"the database's credential cannot be renewed", func(f *doctor.Facts) { f.Credentials[0].Trouble = "it does not answer" }, []string{"warning credential"}, "in 1m0s"},
+		{"because Vault is sealed", func(f *doctor.Facts) { f.Credentials[0].Trouble, f.Credentials[0].Sealed = "it is sealed", true }, []string{"warning credential"}, "operator unseal"},
+		{"and it has ended", func(f *doctor.Facts) {
+			f.Credentials[0].Trouble, f.Credentials[0].Ends = "it does not answer", noon.Add(-time.Second)
+		}, []string{"critical credential"}, "has ended"},
+		{"one that does not end by itself", func(f *doctor.Facts) {
+			f.Credentials[0].Trouble, f.Credentials[0].Ends = "it does not answer", time.Time{}
+		}, []string{"warning credential"}, "database/creds/drover"},
+		{"a name is old", func(f *doctor.Facts) {
+			f.Names = []doctor.OldName{{Name: "pg.service.consul", Why: "away", Since: noon}}
+		}, []string{"warning name-old"}, "pg.service.consul"},
+		{"nobody finds this replica", func(f *doctor.Facts) { f.Unregistered = "permission denied" }, []string{"warning unregistered"}, "permission denied"},
 		{"custom resources are not followed", func(f *doctor.Facts) { f.Resources = "namespaces is forbidden" }, []string{"critical custom-resources"}, "drover deploy manifests"},
 		{"something could not be looked at", func(f *doctor.Facts) { f.Unknown = []doctor.Unknown{{"clusters", "too slow"}} }, []string{"warning unknown"}, "clusters could not be looked at"},
 		{"the worst comes first", func(f *doctor.Facts) {
@@ -145,9 +158,12 @@ func TestFindingsAreReadable(t *testing.T) {
 		f := doctor.Facts{Now: noon, Version: text.Draw(t, "version"),
 			Ledger: doctor.Ledger{Away: text.Draw(t, "away"), Unwritable: text.Draw(t, "full"), Took: time.Duration(n("took")) * 100 * time.Millisecond,
 				Schema: int64(n("schema")), Knows: int64(n("knows")), Clock: at.Draw(t, "clock"), Unsealed: int64(n("unsealed")), Since: at.Draw(t, "since")},
-			Disk:        &doctor.Disk{Path: "/", Free: uint64(n("free")) << 28, Total: uint64(n("total")) << 30},
-			Bus:         doctor.Bus{Trouble: text.Draw(t, "trouble"), Blocked: rapid.Bool().Draw(t, "blocked"), Aside: n("aside")},
-			Certificate: &doctor.Certificate{Path: "/c", Wrong: text.Draw(t, "wrong"), Ends: at.Draw(t, "ends")},
+			Disk:         &doctor.Disk{Path: "/", Free: uint64(n("free")) << 28, Total: uint64(n("total")) << 30},
+			Bus:          doctor.Bus{Trouble: text.Draw(t, "trouble"), Blocked: rapid.Bool().Draw(t, "blocked"), Aside: n("aside")},
+			Certificate:  &doctor.Certificate{Path: "/c", Wrong: text.Draw(t, "wrong"), Ends: at.Draw(t, "ends")},
+			Unregistered: text.Draw(t, "unregistered"),
+			Credentials:  []doctor.Credential{{Door: "the broker", From: "file:/x", Trouble: text.Draw(t, "unrenewed"), Sealed: rapid.Bool().Draw(t, "sealed"), Ends: at.Draw(t, "over")}},
+			Names:        []doctor.OldName{{Name: "x.service.consul", Why: "away " + text.Draw(t, "old"), Since: at.Draw(t, "known")}},
 		}
 		for i := range n("many") {
 			id := fmt.Sprint("id", i)

@@ -179,8 +179,21 @@ func (c *Client) Write(ctx context.Context, path string, in map[string]any) (*ap
 // Take reads something that ends, such as a lease, with the number of the session
 // that it ends with at the latest. Nothing at the path is a fault of NotFound.
 func (c *Client) Take(ctx context.Context, path string) (out *api.Secret, session int64, err error) {
-	err = c.do(ctx, func(ctx context.Context, k *api.Client) (err error) {
-		if out, err = k.Logical().ReadWithContext(ctx, path); err == nil {
+	err = c.do(ctx, func(ctx context.Context, k *api.Client) error {
+		out = nil
+		// The library takes a path that nobody serves for one with nothing at it.
+		resp, err := k.Logical().ReadRawWithContext(ctx, path)
+		if resp != nil && resp.Body != nil {
+			defer resp.Body.Close()
+		}
+		var no *api.ResponseError
+		if errors.As(err, &no) && no.StatusCode == http.StatusNotFound && len(no.Errors) == 0 {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if out, err = api.ParseSecret(resp.Body); err == nil {
 			session = c.number(ctx, k.Token())
 		}
 		return err

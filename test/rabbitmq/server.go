@@ -32,6 +32,7 @@ type Server struct {
 	TLS      string // amqps://, without it
 	Addr     string // host and port of URL
 	Password string // of User
+	Managed  string // http:// of the API that makes accounts; empty unless WithManagement
 	Files    Certificates
 
 	leash *process.Leash
@@ -41,10 +42,18 @@ type Server struct {
 	env   []string
 }
 
+// Option changes what is started.
+type Option func(*options)
+
+type options struct{ management bool }
+
+// WithManagement has the node serve the API by which others make accounts.
+func WithManagement() Option { return func(o *options) { o.management = true } }
+
 // Start runs a new node; it ends with the test.
-func Start(t testing.TB) *Server {
+func Start(t testing.TB, with ...Option) *Server {
 	t.Helper()
-	s, err := New(t.Context(), find(t))
+	s, err := New(t.Context(), find(t), with...)
 	if err != nil {
 		t.Fatalf("cannot run RabbitMQ: %v", err)
 	}
@@ -54,16 +63,20 @@ func Start(t testing.TB) *Server {
 
 // New runs a node with the programs of a directory, until Release or the end of
 // this process. Most tests want Start or Shared.
-func New(ctx context.Context, bin string) (s *Server, err error) {
+func New(ctx context.Context, bin string, with ...Option) (s *Server, err error) {
+	var o options
+	for _, w := range with {
+		w(&o)
+	}
 	for range 3 { // a port that was free may be taken by the time that it is used
-		if s, err = launch(ctx, bin); err == nil || ctx.Err() != nil {
+		if s, err = launch(ctx, bin, o); err == nil || ctx.Err() != nil {
 			return s, err
 		}
 	}
 	return nil, err
 }
 
-func launch(ctx context.Context, bin string) (s *Server, err error) {
+func launch(ctx context.Context, bin string, o options) (s *Server, err error) {
 	leash, err := process.NewLeash("rabbitmq")
 	if err != nil {
 		return nil, err
@@ -73,7 +86,7 @@ func launch(ctx context.Context, bin string) (s *Server, err error) {
 			leash.Release()
 		}
 	}()
-	ports, err := leash.Ports(4)
+	ports, err := leash.Ports(5)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +115,14 @@ vm_memory_high_watermark.absolute = 1GB
 log.console = true
 log.console.level = warning
 `, s.Addr, secure, s.Files.CA, s.Files.server, s.Files.serverKey, User, s.Password, enough)
+	plugins := "[rabbitmq_auth_mechanism_ssl].\n"
+	if o.management {
+		plugins = "[rabbitmq_auth_mechanism_ssl, rabbitmq_management].\n"
+		config += "management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = " + ports[4] + "\n"
+		s.Managed = "http://127.0.0.1:" + ports[4]
+	}
 	for name, text := range map[string]string{
-		"rabbitmq.conf": config, "enabled_plugins": "[rabbitmq_auth_mechanism_ssl].\n", ".erlang.cookie": rand.Text(),
+		"rabbitmq.conf": config, "enabled_plugins": plugins, ".erlang.cookie": rand.Text(),
 	} {
 		if err := os.WriteFile(leash.File(name), []byte(text), 0o400); err != nil {
 			return nil, err

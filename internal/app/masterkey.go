@@ -1,0 +1,80 @@
+package app
+
+import (
+	"context"
+	"encoding/base64"
+	"os"
+	"strings"
+
+	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
+)
+
+// wrappedBy begins what transit has wrapped.
+const wrappedBy = "vault:v"
+
+// masterKey reads the key that guards secrets, with the help of transit if that has
+// wrapped it.
+func (o *own) masterKey(ctx context.Context) ([]byte, error) {
+	c := o.cfg
+	switch {
+	case c.MasterKeyTransit == "" && c.MasterKey != "":
+		return ledger.ParseKey(c.MasterKey)
+	case c.MasterKeyTransit == "":
+		if data, err := os.ReadFile(c.MasterKeyFile); err == nil && strings.HasPrefix(string(data), wrappedBy) {
+			return nil, fault.New(fault.Invalid, "%s was wrapped by transit: say with --master-key-transit MOUNT/keys/NAME by which key", c.MasterKeyFile).Because("wrapped")
+		}
+		return ledger.LoadKey(c.MasterKeyFile)
+	case c.MasterKey != "":
+		return nil, fault.New(fault.Invalid, "DROVER_MASTER_KEY and --master-key-transit exclude each other: the key that transit wraps is in the file")
+	case o.vault == nil:
+		return nil, fault.New(fault.Invalid, "--master-key-transit needs --vault")
+	}
+	mount, name, ok := strings.Cut(strings.Trim(c.MasterKeyTransit, "/"), "/keys/")
+	if !ok || mount == "" || name == "" {
+		return nil, fault.New(fault.Invalid, "--master-key-transit: want MOUNT/keys/NAME, such as transit/keys/drover")
+	}
+	return ledger.LoadGuardedKey(c.MasterKeyFile, transit{o, ctx, mount, name})
+}
+
+// transit is a key in Vault that wraps the master key. What it wraps is the text of the
+// file as it would be without.
+type transit struct {
+	*own
+	ctx         context.Context
+	mount, name string
+}
+
+// Wrap implements ledger.KeyGuard.
+func (t transit) Wrap(text string) (string, error) {
+	return t.ask("encrypt", "plaintext", base64.StdEncoding.EncodeToString([]byte(text+"\n")), "ciphertext")
+}
+
+// Unwrap implements ledger.KeyGuard.
+func (t transit) Unwrap(text string) (string, error) {
+	if !strings.HasPrefix(text, wrappedBy) {
+		return "", fault.New(fault.Invalid, "it is not wrapped: have `vault write -field=ciphertext %s/encrypt/%s plaintext=\"$(base64 -w0 < FILE)\"` wrap it, and put what that says into its place", t.mount, t.name).Because("not-wrapped")
+	}
+	out, err := t.ask("decrypt", "ciphertext", text, "plaintext")
+	if err != nil {
+		return "", err
+	}
+	plain, err := base64.StdEncoding.DecodeString(out)
+	if err != nil {
+		return "", fault.New(fault.Invalid, "%s does not answer as transit does at %s", t.vault.Name(), t.mount)
+	}
+	return string(plain), nil
+}
+
+func (t transit) ask(verb, param, value, field string) (string, error) {
+	answer, err := t.vault.Write(t.ctx, t.mount+"/"+verb+"/"+t.name, map[string]any{param: value})
+	if err != nil {
+		return "", err
+	}
+	if answer != nil {
+		if text, ok := answer.Data[field].(string); ok {
+			return text, nil
+		}
+	}
+	return "", fault.New(fault.Invalid, "%s does not answer as transit does at %s", t.vault.Name(), t.mount)
+}

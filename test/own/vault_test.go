@@ -1,0 +1,260 @@
+//go:build e2e
+
+package own
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/droverhq/drover/test/drover"
+	"github.com/droverhq/drover/test/openbao"
+	"github.com/droverhq/drover/test/rabbitmq"
+)
+
+// Users of the database and of the broker live for seconds, and so does Drover's own
+// session: they change under load, again and again. No order fails, none is lost, and
+// each is told of on the broker.
+func TestCredentialsChangeUnderLoad(t *testing.T) {
+	w := newWorld(t, lives{lease: 6, most: 14, token: 10, mostToken: 25})
+	mq := w.broker(t, 6, 14)
+	s := drover.Serve(t, w.flags...)
+	var mu sync.Mutex
+	told := map[string]bool{} // names of dinosaurs that followers of the broker have heard of
+	drover.Until(t, "the exchange of events", func() bool {
+		ch := rabbitmq.Channel(t, mq.URL)
+		return ch.ExchangeDeclarePassive("drover.events", "topic", true, false, false, false, nil) == nil
+	})
+	events := rabbitmq.Follow(t, mq.URL, "drover.events", "#")
+	go func() { // ends with its connection
+		for d := range events {
+			var e struct {
+				Data struct{ Object struct{ Name string } }
+			}
+			if json.Unmarshal(d.Body, &e) == nil && e.Data.Object.Name != "" {
+				mu.Lock()
+				told[e.Data.Object.Name] = true
+				mu.Unlock()
+			}
+		}
+	}()
+	l := newLoad(t, s, 4)
+	var users, accounts []string
+	drover.Until(t, "several users of the database, and several accounts of the broker", func() bool {
+		users = add(users, w.users(t)...)
+		accounts = add(accounts, slices.DeleteFunc(mq.Users(t), func(u string) bool { return u == rabbitmq.User })...)
+		return len(users) >= 5 && len(accounts) >= 4 || t.Failed()
+	})
+	l.more(t, "after the changes")
+	l.check(t)
+	drover.Until(t, "everything to be told", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for name := range l.ordered {
+			if !told[name] {
+				return false
+			}
+		}
+		return true
+	})
+	t.Logf("%d orders, %d users of the database, %d accounts of the broker", len(l.ordered), len(users), len(accounts))
+	if said := doctor(s); strings.Contains(said, "cannot be renewed") || strings.Contains(said, "has ended") {
+		t.Errorf("the doctor says\n%s", said)
+	}
+	quiet(t, s, w.secret, mq.Password)
+	if code := s.Stop(); code != 0 {
+		t.Errorf("it ends with %d", code)
+	}
+	// Who leaves takes its users along.
+	drover.Until(t, "no user to be left", func() bool {
+		var n int
+		if err := w.admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'v-%'").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
+}
+
+// The vault is sealed until everything that it gave has ended: what is open goes on. Once
+// it is unsealed, and takes the old users away, there are new ones, and nobody has noticed.
+func TestVaultIsSealedWhileLeasesEnd(t *testing.T) {
+	w := newWorld(t, lives{lease: 8, most: 3600, token: 12, mostToken: 3600})
+	s := drover.Serve(t, w.flags...)
+	l := newLoad(t, s, 2)
+	l.more(t, "before")
+	before := w.users(t)
+	if len(before) != 1 {
+		t.Fatalf("the users are %v", before)
+	}
+	for range 2 {
+		if err := w.bao.Seal(); err != nil {
+			t.Fatal(err)
+		}
+		drover.Until(t, "the doctor to say that it is sealed", func() bool { return strings.Contains(doctor(s), "sealed") })
+		drover.Until(t, "the doctor to say that the credential has ended", func() bool {
+			return strings.Contains(doctor(s), "what opens the database has ended")
+		})
+		l.more(t, "while it is sealed")
+		if err := w.bao.Unseal(); err != nil {
+			t.Fatal(err)
+		}
+		drover.Until(t, "another user", func() bool {
+			now := w.users(t)
+			return len(now) == 1 && now[0] != before[0] || t.Failed()
+		})
+		before = w.users(t)
+		drover.Until(t, "the doctor to be content", func() bool { return !strings.Contains(doctor(s), "what opens the database") })
+		l.more(t, "after it was unsealed")
+	}
+	l.check(t)
+	quiet(t, s, w.secret)
+}
+
+// A session that somebody ends takes its users along: there are others soon, without
+// waiting for anybody's time.
+func TestTokenIsRevoked(t *testing.T) {
+	w := newWorld(t, lives{lease: 3600, most: 7200, token: 3600, mostToken: 7200})
+	s := drover.Serve(t, w.flags...)
+	before := w.users(t)
+	w.ask(t, "sys/leases/revoke-prefix/auth/approle", nil)
+	drover.Until(t, "the user to be gone", func() bool {
+		var n int
+		if err := w.admin.QueryRow(t.Context(), "SELECT count(*) FROM pg_roles WHERE rolname = ANY($1)", before).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
+	// Until now nobody needed to connect.
+	w.sql(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'drover'")
+	drover.Until(t, "another user", func() bool {
+		now := w.users(t)
+		return len(now) > 0 && !slices.Contains(before, now[0])
+	})
+	l := newLoad(t, s, 2)
+	l.more(t, "with the other")
+	l.check(t)
+}
+
+// With nothing to begin with, it says why, and what to do.
+func TestStartWithoutACredential(t *testing.T) {
+	w := newWorld(t, lives{lease: 60, most: 600, token: 60, mostToken: 600})
+	ends := func(says string, flags ...string) {
+		t.Helper()
+		s := &drover.Server{Mode: "server", DataDir: t.TempDir(), Listen: drover.FreeAddress(t), Args: flags}
+		if err := s.Launch(); err != nil {
+			t.Fatal(err)
+		}
+		<-s.Done()
+		if s.ExitCode() == 0 || !strings.Contains(s.Log(), says) {
+			t.Errorf("it ends with %d, and does not say %q:\n%s", s.ExitCode(), says, s.Log())
+		}
+		quiet(t, s, w.secret)
+	}
+	other := slices.Clone(w.flags)
+	other[slices.Index(other, "vault:database/creds/drover")] = "vault:database/creds/nobody"
+	ends("refuses", other...)
+	other[slices.Index(other, "vault:database/creds/nobody")] = "vault:nowhere/creds/drover"
+	ends("nowhere", other...)
+	ends("--vault", "--database", "postgres://127.0.0.1/drover", "--database-credentials", "vault:database/creds/drover")
+	if err := w.bao.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	ends("sealed", w.flags...)
+}
+
+// The file of the master key is of no use without transit, and a ledger is taken under
+// it and out of it again.
+func TestMasterKeyUnderTransit(t *testing.T) {
+	bao := openbao.Start(t, openbao.WithData())
+	ask := func(path string, in map[string]string, field string) string {
+		t.Helper()
+		var out struct{ Data map[string]any }
+		var into any
+		if field != "" {
+			into = &out
+		}
+		if err := bao.API().Ask(t.Context(), http.MethodPost, "/v1/"+path, in, into); err != nil {
+			t.Fatal(err)
+		}
+		text, _ := out.Data[field].(string)
+		return text
+	}
+	ask("sys/mounts/transit", map[string]string{"type": "transit"}, "")
+	ask("transit/keys/drover", nil, "")
+	ask("transit/keys/other", nil, "")
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte(bao.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	vault := []string{"--vault", bao.URL, "--vault-options", "token-file=" + token}
+	with := func(key string) []string { return append(slices.Clone(vault), "--master-key-transit", key) }
+	s := drover.Serve(t, with("transit/keys/drover")...)
+	file := filepath.Join(s.DataDir, "master.key")
+	read := func() string {
+		t.Helper()
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(data))
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wrapped := read()
+	if !strings.HasPrefix(wrapped, "vault:v1:") {
+		t.Fatal("the file holds the key itself")
+	}
+	again := func(says string, flags ...string) {
+		t.Helper()
+		s.Kill()
+		s.Args = flags
+		if says == "" {
+			s.Start(t)
+			return
+		}
+		seen := len(s.Log())
+		if err := s.Launch(); err != nil {
+			t.Fatal(err)
+		}
+		<-s.Done()
+		if s.ExitCode() == 0 || !strings.Contains(s.Log()[seen:], says) {
+			t.Errorf("it ends with %d, and does not say %q:\n%s", s.ExitCode(), says, s.Log()[seen:])
+		}
+	}
+	again("", with("transit/keys/drover")...)
+	again("--master-key-transit", vault...)
+	again("cannot unwrap the master key", with("transit/keys/other")...)
+	again("mount", with("nowhere/keys/drover")...)
+	again("MOUNT/keys/NAME", with("transit")...)
+	if read() != wrapped {
+		t.Fatal("a start that failed has changed the file")
+	}
+	if err := bao.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	again("sealed", with("transit/keys/drover")...)
+	if err := bao.Unseal(); err != nil {
+		t.Fatal(err)
+	}
+	// As docs/vault.md says: out of it, and under it again.
+	plain, err := base64.StdEncoding.DecodeString(ask("transit/decrypt/drover", map[string]string{"ciphertext": wrapped}, "plaintext"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(strings.TrimSpace(string(plain)))
+	again("not wrapped", with("transit/keys/drover")...)
+	again("", vault...)
+	write(ask("transit/encrypt/drover", map[string]string{"plaintext": base64.StdEncoding.EncodeToString([]byte(read() + "\n"))}, "ciphertext"))
+	again("", with("transit/keys/drover")...)
+	quiet(t, s, bao.Token, strings.TrimSpace(string(plain)))
+}
