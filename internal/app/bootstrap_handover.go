@@ -23,18 +23,16 @@ func (b *bootstrap) handOver(ctx context.Context) (fresh bool, err error) {
 	if err := b.where.revive(ctx, b); err != nil {
 		return false, err
 	}
-	b.report.Outputs, err = s.environments.Outputs(ctx, metaName, true)
+	out, err := s.environments.Outputs(ctx, metaName, true)
 	if err != nil {
 		return false, err
 	}
-	server, _ := b.report.Outputs["server"].(string)
-	b.report.Server = server
-	b.report.Data, _ = b.report.Outputs["data"].(string)
-	database, _ := b.report.Outputs["database"].(string)
-	key, _ := b.report.Outputs["master_key"].(string)
-	for _, name := range []string{"database", "master_key", "broker_password"} {
-		delete(b.report.Outputs, name)
+	if b.report.Outputs, err = s.environments.Outputs(ctx, metaName, false); err != nil {
+		return false, err
 	}
+	text := func(name string) string { t, _ := out[name].(string); return t }
+	server, database, key := text("server"), text("database"), text("master_key")
+	b.report.Server, b.report.Data = server, text("data")
 	if server == "" || database == "" || key == "" {
 		return false, fault.New(fault.Invalid, "the meta template has no outputs server, database and master_key: it cannot be handed over").Because("outputs")
 	}

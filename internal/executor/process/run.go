@@ -176,7 +176,12 @@ func (p directory) prepare(ctx context.Context, r executor.Resource, rec *record
 }
 
 func (p directory) output(rec *record) (*os.File, error) {
-	f, err := os.OpenFile(p.logPath(rec.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	root, err := os.OpenRoot(p.home(rec.Name)) // the program may have put a link there
+	if err != nil {
+		return nil, fault.New(fault.Unavailable, "the directory of program %s cannot be used", rec.Name)
+	}
+	defer root.Close()
+	f, err := root.OpenFile(output, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "the output of program %s cannot be kept: %w", rec.Name, bare(err))
 	}
