@@ -51,3 +51,18 @@ type PeerSite struct {
 type PromoteSite struct {
 	PrimaryIsGone bool `json:"primary_is_gone" doc:"The operator says that the other site does not act, and will not"`
 }
+
+// Drill is how a rehearsal of a promotion went.
+type Drill struct {
+	// RPO is what would have been lost had the primary gone when the drill began.
+	RPO     float64 `json:"rpo_seconds"`
+	Changes int64   `json:"rpo_changes"`
+	// RTO is from the promotion of the copy until it took writes in a new epoch.
+	RTO float64 `json:"rto_seconds"`
+
+	Epoch        int64        `json:"epoch" doc:"That the copy has begun"`
+	Seq          int64        `json:"seq" doc:"The newest change in the copy"`
+	Copied       float64      `json:"copied_seconds"`
+	Verified     float64      `json:"verified_seconds"`
+	Verification Verification `json:"verification"`
+}

@@ -29,6 +29,9 @@ func main() {
 			return app.Verify(ctx, config(s), heads, progress)
 		},
 		Docs: app.Docs, Manifests: app.Manifests, CA: app.CertificateAuthority, Bootstrap: bootstrapper{},
+		Drill: func(ctx context.Context, s cli.ServerSettings, bin string) (cli.Rehearsal, error) {
+			return app.Drill(ctx, config(s), bin)
+		},
 	}).Run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)

@@ -106,7 +106,7 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 		return nil, err
 	}
 	k.view.Seen, k.followed = known.Seen, known.Followed
-	k.peer.url = cmp.Or(c.PrimaryURL, c.SecondaryURL, known.Peer)
+	k.peer.url = cmp.Or(c.PrimaryURL, clusterURL(c.PrimaryCluster), c.SecondaryURL, known.Peer)
 	k.peer.told = known.Peer
 	k.decision = site.Plan(k.view, time.Now())
 	if k.needs, err = openOwn(&k.cfg, nil); err != nil {

@@ -49,6 +49,23 @@ func (p *peer) wire() *v1.PeerSite {
 	return out
 }
 
+// clusterURL is where a name that a primary is registered with in Consul is asked:
+// drover, drover:8443, drover.service.east.consul, or a URL of it. The machine's
+// resolver finds it, which forwards such names to Consul.
+func clusterURL(name string) string {
+	if name == "" || strings.Contains(name, "://") {
+		return name
+	}
+	host, port, err := net.SplitHostPort(name)
+	if err != nil {
+		host, port = name, "8000"
+	}
+	if !strings.Contains(host, ".") {
+		host += ".service.consul"
+	}
+	return "https://" + net.JoinHostPort(host, port)
+}
+
 // primary is where to write; the caller has the lock.
 func (k *keeper) primary() string {
 	if k.view.Role == site.Secondary || k.peer.leads || k.view.Seen > k.view.Database.Epoch {

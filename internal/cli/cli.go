@@ -32,6 +32,7 @@ type Config struct {
 	Agent  func(ctx context.Context, s AgentSettings) error
 	Docs   func(ctx context.Context, listen string) error
 	Verify Verifier // of a ledger without a server
+	Drill  Driller  // of a promotion
 	// CA works on a certificate authority in a directory.
 	CA func(v1.AuthorityOrder) (v1.Authority, error)
 	// Bootstrap makes a control plane from nothing.

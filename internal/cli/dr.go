@@ -21,7 +21,7 @@ answers reads. See docs/two-sites.md.`,
 		Args: arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(c.drStatus(), c.drPromote())
+	cmd.AddCommand(c.drStatus(), c.drDrill(), c.drPromote())
 	return cmd
 }
 

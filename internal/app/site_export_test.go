@@ -1,0 +1,4 @@
+package app
+
+// ClusterURL is where a name of the primary is asked.
+var ClusterURL = clusterURL
