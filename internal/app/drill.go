@@ -34,10 +34,6 @@ func Drill(ctx context.Context, c Config, bin string) (out v1.Drill, err error) 
 	if err != nil || at.Scheme != "postgres" && at.Scheme != "postgresql" || at.User == nil {
 		return out, fault.New(fault.Invalid, "a drill needs the standby: --database postgres://USER:PASSWORD@HOST:PORT/NAME, of a user that may replicate")
 	}
-	key, err := c.masterKey()
-	if err != nil {
-		return out, err
-	}
 	d, err := newClone(bin)
 	if err != nil {
 		return out, err
@@ -64,7 +60,7 @@ func Drill(ctx context.Context, c Config, bin string) (out v1.Drill, err error) 
 	if err := probe.Promote(ctx); err != nil {
 		return out, err
 	}
-	l, err := sqlledger.Open(ctx, sqlledger.Config{URL: c.Database, Kinds: Kinds(), Key: key, Epoch: was.Epoch + 1, Site: "drill"})
+	l, err := sqlledger.Open(ctx, sqlledger.Config{URL: c.Database, Kinds: Kinds(), Epoch: was.Epoch + 1, Site: "drill"})
 	if err != nil {
 		return out, err
 	}
