@@ -27,6 +27,9 @@ var described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)
 func (s *Server) Described() map[string][]string {
 	descs := make(chan *prometheus.Desc, 1000)
 	s.metrics.Describe(descs)
+	ofSites := prometheus.NewRegistry() // of a server of two sites alone
+	(&keeper{}).register(ofSites)
+	ofSites.Describe(descs)
 	close(descs)
 	out := map[string][]string{}
 	for d := range descs {
