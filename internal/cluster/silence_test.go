@@ -44,16 +44,16 @@ func TestASilentClusterTakesNoOrders(t *testing.T) {
 				report(t, one, 2+n)
 			}
 		}, cluster.Ready, 0},
-		"gone": {"whose connection ended and who does not come back is silent", func(_ *testing.T, one, _ *cluster.Service) {
+		"gone": {"whose connection ended and who does not come back is silent after 30 s", func(_ *testing.T, one, _ *cluster.Service) {
 			one.Leave("edge", "a")
-			time.Sleep(40 * time.Second)
+			time.Sleep(31 * time.Second)
 		}, cluster.Waiting, 1},
 		"dead": {"so is whose connection hangs without an end", func(*testing.T, *cluster.Service, *cluster.Service) {
-			time.Sleep(40 * time.Second)
+			time.Sleep(31 * time.Second)
 		}, cluster.Waiting, 1},
-		"grace": {"not at once", func(_ *testing.T, one, _ *cluster.Service) {
+		"grace": {"not before", func(_ *testing.T, one, _ *cluster.Service) {
 			one.Leave("edge", "a")
-			time.Sleep(20 * time.Second)
+			time.Sleep(29 * time.Second)
 		}, cluster.Ready, 0},
 		"back": {"who comes back in time was never away", func(t *testing.T, one, _ *cluster.Service) {
 			one.Leave("edge", "a")
@@ -141,10 +141,15 @@ func TestWhoOnlyAsksNowAndThenHasMoreTime(t *testing.T) {
 		if phase(t, s) != cluster.Ready || head(t, l) != before {
 			t.Errorf("it is %s after %d changes", phase(t, s), head(t, l)-before)
 		}
-		time.Sleep(4 * time.Minute)
+		time.Sleep(179 * time.Second)
+		synctest.Wait()
+		if phase(t, s) != cluster.Ready {
+			t.Errorf("it is %s after less than three minutes of silence", phase(t, s))
+		}
+		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if phase(t, s) != cluster.Waiting {
-			t.Errorf("it is %s after four minutes of silence", phase(t, s))
+			t.Errorf("it is %s after three minutes of silence", phase(t, s))
 		}
 	})
 }

@@ -178,6 +178,33 @@ func TestTimeoutCountsAsAbsence(t *testing.T) {
 	})
 }
 
+// The figures that most sides have: 10 s for a call, 2 retries, 5 failures in a row, and
+// a rest of 10 s, moved by up to a quarter.
+func TestDefaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := resilience.New(resilience.Config{})
+		calls := 0
+		hangs := func(ctx context.Context) error { calls++; <-ctx.Done(); return ctx.Err() }
+		began := time.Now()
+		if err := p.Once(t.Context(), hangs); fault.Reason(err) != "timeout" || time.Since(began) != 10*time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		if _ = p.Do(t.Context(), hangs); calls != 1+3 || p.State() != "closed" {
+			t.Errorf("%d calls, %s", calls, p.State())
+		}
+		if _ = p.Once(t.Context(), hangs); p.State() != "open" {
+			t.Errorf("after %d calls it is %s", calls, p.State())
+		}
+		fine := func(context.Context) error { return nil }
+		if time.Sleep(7 * time.Second); fault.Reason(p.Once(t.Context(), fine)) != "breaker-open" {
+			t.Error("it is called before it has rested")
+		}
+		if time.Sleep(6 * time.Second); p.Once(t.Context(), fine) != nil {
+			t.Error("it is not called after it has rested")
+		}
+	})
+}
+
 func TestCallerWhoLeavesOpensNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := resilience.New(resilience.Config{Name: "the oracle", Failures: 1})

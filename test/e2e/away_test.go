@@ -69,6 +69,7 @@ spec: {executor: vault, options: {address: %q, auth: token, tokenFile: %q}, for:
 	}{
 		{"consul", `executor: consul, with: {key: "${env.name}/size", value: small}`, "Consul at", "Consul at", nil, kv.Stop, kv.Start},
 		{"vault", `executor: vault, with: {path: "secret/${env.name}/db", data: {user: app}}`, "Vault at", "Vault at", nil, bao.Stop, bao.Restart},
+		{"sealed", `executor: vault, with: {path: "secret/${env.name}/db", data: {user: app}}`, "Vault at", "Vault at", nil, bao.Seal, bao.Unseal},
 		{"opentofu", `executor: terraform, with: {module: ./module}`, "OpenTofu", "executor terraform", map[string]string{"module/main.tf": `resource "terraform_data" "it" { input = "made" }`},
 			func() error { return os.Remove(binary) }, func() error { return os.Symlink(tofu.Path(t), binary) }},
 	} {

@@ -304,6 +304,17 @@ func TestTheBrokerDies(t *testing.T) {
 	tenant := token(t, b.s, "--org", "acme", "--user", "alice")
 	b.send(t, tenant, request("a", "instance.create", "dinosaurs", `{"name":"a"}`))
 	b.hear(t, "a", "done")
+	hooked := make(chan told, 10_000)
+	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var e told
+		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
+			t.Error(err)
+		}
+		hooked <- e
+	}))
+	t.Cleanup(receiver.Close)
+	goes(t, b.s, "subscription", "create", "ops", "--url", receiver.URL)
+	watched := watch(t, b.s)
 	follow := func() <-chan amqp.Delivery { // a queue that outlives the broker
 		ch := rabbitmq.Channel(t, b.URL)
 		if _, err := ch.QueueDeclare("audit", true, false, false, false, nil); err != nil {
@@ -323,6 +334,18 @@ func TestTheBrokerDies(t *testing.T) {
 	if out, _, code := b.s.Run("create", "dinosaur", "b", "--wait", "--timeout", "2m"); code != 0 { // the control plane works on
 		t.Fatalf("without its broker: %d %s", code, out)
 	}
+	watched.until(t, "b", "ready") // whoever follows without the broker hears of it
+	for deadline := time.After(drover.Patience); ; {
+		select {
+		case e := <-hooked:
+			if !isNow(e, "b", "ready") {
+				continue
+			}
+		case <-deadline:
+			t.Fatalf("the webhook is not called\n%s", b.s.Log())
+		}
+		break
+	}
 	drover.Until(t, "the doctor to name the broker", func() bool {
 		out, _, code := b.s.Run("doctor")
 		return code == 7 && strings.Contains(out, "CRITICAL  the broker cannot be reached")
@@ -331,18 +354,24 @@ func TestTheBrokerDies(t *testing.T) {
 	b.s.Start(t)
 	b.Server.Start(t)
 	events := follow()
-	seen := map[string]bool{}
+	seen, order, last := map[string]bool{}, map[int64]bool{}, int64(0)
 	for deadline := time.After(drover.Patience); !seen["ready"]; {
 		select {
 		case d := <-events:
 			var e told
 			var c v1.Change
 			if json.Unmarshal(d.Body, &e) == nil && json.Unmarshal(e.Data, &c) == nil && c.Object.Name == "b" {
-				seen[c.Object.Phase] = true
+				if seen[c.Object.Phase] = true; c.Seq < last && !order[c.Seq] { // what comes again has come in order before
+					t.Errorf("change %d is told after %d", c.Seq, last)
+				}
+				order[c.Seq], last = true, max(last, c.Seq)
 			}
 		case <-deadline:
 			t.Fatalf("what happened while the broker was away is not told: %v\n%s", seen, b.s.Log())
 		}
+	}
+	if !seen["accepted"] || !seen["provisioning"] {
+		t.Errorf("of what happened while the broker was away is told %v", seen)
 	}
 	b.open(t)
 	b.send(t, tenant, request("a", "instance.create", "dinosaurs", `{"name":"a"}`)) // a duplicate of before
@@ -352,6 +381,12 @@ func TestTheBrokerDies(t *testing.T) {
 	if err != nil || len(all.Items) != 3 {
 		t.Errorf("%d dinosaurs, %v", len(all.Items), err)
 	}
+}
+
+// isNow tells whether an event is that of an instance that has come to a phase.
+func isNow(e told, name, phase string) bool {
+	var c v1.Change
+	return json.Unmarshal(e.Data, &c) == nil && c.Object.Kind == "instance" && c.Object.Name == name && c.Object.Phase == phase
 }
 
 // A receiver hears of its organisation's changes, in order, signed, and of what it

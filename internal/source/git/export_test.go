@@ -1,5 +1,8 @@
 package git
 
+// ProbeTimeout is how long a repository is asked.
+const ProbeTimeout = probeTimeout
+
 // Hold takes a part of what large repositories may cost, as others do who read
 // some.
 func Hold(readers, bytes int64) (release func()) {

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/source"
@@ -102,6 +103,24 @@ func TestProbeEnds(t *testing.T) {
 	defer s.Close()
 	if _, err := (git.Source{}).Probe(ctx, source.Location{Repository: s.URL + "/repo"}, source.Credential{}); err != context.Canceled {
 		t.Errorf("%v", err)
+	}
+}
+
+// A server that takes a call and says nothing is given up: after 20 s where it is only
+// asked, after a minute where it is read.
+func TestHangingServer(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // only who has read it hears that the client left
+		<-r.Context().Done()
+	}))
+	defer s.Close()
+	at := source.Location{Repository: s.URL + "/repo"}
+	_, err := git.Source{}.Read(t.Context(), at, source.Credential{}, source.Limits{Timeout: 50 * time.Millisecond})
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "did not answer within 50ms") {
+		t.Errorf("%v", err)
+	}
+	if ask, read := git.ProbeTimeout, (source.Limits{}).Filled().Timeout; ask != 20*time.Second || read != time.Minute {
+		t.Errorf("it is asked for %s, and read for %s", ask, read)
 	}
 }
 
