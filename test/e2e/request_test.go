@@ -35,7 +35,7 @@ exit 3
 // plane because of it is told with it too.
 func TestFromARequestToTheOutputAndBack(t *testing.T) {
 	const id = "night-shift-4711"
-	s := drover.Up(t)
+	s, agent := edge(t)
 	goes(t, s, "template", "add", put(t, t.TempDir(), map[string]string{"template.yaml": lab, "net.sh": netProgram}))
 	token, err := s.AdminToken()
 	if err != nil {
@@ -46,17 +46,18 @@ func TestFromARequestToTheOutputAndBack(t *testing.T) {
 	if err != nil || a.Status != http.StatusAccepted || a.Header.Get("X-Request-ID") != id {
 		t.Fatalf("%d %s %v", a.Status, a.Body, err)
 	}
-	found := func(pattern string) (match []string) {
+	in := func(log func() string, pattern string) (match []string) {
 		t.Helper()
 		drover.Until(t, "a line like "+pattern, func() bool {
-			match = regexp.MustCompile(`(?m)^time=.*` + pattern).FindStringSubmatch(s.Log())
+			match = regexp.MustCompile(`(?m)^time=.*` + pattern).FindStringSubmatch(log())
 			return match != nil
 		})
 		return match
 	}
+	found := func(pattern string) []string { t.Helper(); return in(s.Log, pattern) }
 	asked := found(`msg=request request=` + id + ` method=POST path=/api/v1/environments status=202 .*user=admin org=local`)
 	failed := found(`msg="operation failed" operation=(\S+) verb=create kind=environment id=\S+ name=lab request=` + id + ` reason="(.*)" cause=\S+ org=local`)
-	found(`msg="an instance was started" instance=\S+ .*request=` + id + ` org=local`) // which the agent says
+	in(agent.Log, `msg="an instance was started" instance=\S+ .*request=`+id+` org=local`)
 
 	// On: the reason says which verb shows the output.
 	verb := regexp.MustCompile(`drover (env logs \S+?)[) ]`).FindStringSubmatch(failed[2])
