@@ -28,7 +28,7 @@ func main() {
 		Verify: func(ctx context.Context, s cli.ServerSettings, heads []byte, progress func(changes, of int64)) (cli.Verification, error) {
 			return app.Verify(ctx, config(s), heads, progress)
 		},
-		Docs: app.Docs, Manifests: app.Manifests, CA: app.CertificateAuthority, Bootstrap: bootstrapper{},
+		Docs: app.Docs, Manifests: app.Manifests, Webhook: app.Webhook, CA: app.CertificateAuthority, Bootstrap: bootstrapper{},
 		Drill: func(ctx context.Context, s cli.ServerSettings, bin string) (cli.Rehearsal, error) {
 			return app.Drill(ctx, config(s), bin)
 		},

@@ -207,7 +207,7 @@ func (e *examiner) clusterFacts(ctx context.Context, f *doctor.Facts) error {
 			continue // somebody is rid of it
 		}
 		f.Clusters = append(f.Clusters, doctor.Cluster{
-			ID: k.ID, Phase: k.Phase, Message: cmp.Or(k.Status.Reason, k.Status.Message), Version: k.Status.Version,
+			ID: k.ID, Phase: k.Phase, Message: cmp.Or(k.Status.Reason, k.Status.Message), Version: k.Status.Version, Jsonnet: k.Status.Platform.Jsonnet,
 			Silent: k.Phase == cluster.Waiting && k.Status.Session == "" && k.Status.Installation != "",
 		})
 	}

@@ -195,3 +195,6 @@ func Rights(c RightsConfig) ([]byte, error) { return cluster.Rights(c) }
 
 // Manifests are what a Kubernetes API needs for deployments by custom resources.
 func Manifests() []byte { return kubeapi.Manifests() }
+
+// Webhook registers the webhook that warns of sync runs with a Kubernetes API.
+func Webhook(url string, authority []byte) ([]byte, error) { return kubeapi.WebhookAt(url, authority) }

@@ -39,6 +39,9 @@ type Config struct {
 	Bootstrap Bootstrapper
 	// Manifests are what a Kubernetes API needs for deployments by custom resources.
 	Manifests func() []byte
+	// Webhook registers the server at a URL, with an authority's certificate, as one that
+	// such an API asks.
+	Webhook func(url string, authority []byte) ([]byte, error)
 
 	// Defaults: the process's own.
 	In     io.Reader

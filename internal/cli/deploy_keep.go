@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -202,17 +203,40 @@ GitLab 19 and later can sign pushes in place of sending the secret along: give i
 }
 
 func (c *CLI) manifestsDeploy() *cobra.Command {
-	return &cobra.Command{
+	var url, authority string
+	cmd := &cobra.Command{
 		Use:   "manifests",
 		Short: "What a Kubernetes API needs for deployments by custom resources: definitions and roles",
 		Example: `  drover deploy manifests | kubectl apply --server-side -f -
+  drover deploy manifests --webhook-url https://drover.example.org --webhook-ca-file ca.pem | kubectl apply --server-side -f -
   drover server --gitops-options kubeconfig=FILE,engines=edge`,
 		Args: arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := c.cfg.Out.Write(c.cfg.Manifests())
+			out := c.cfg.Manifests()
+			if url == "" && authority != "" {
+				return usagef("--webhook-ca-file goes with --webhook-url")
+			}
+			if url != "" {
+				var ca []byte
+				var err error
+				if authority != "" {
+					if ca, err = os.ReadFile(authority); err != nil {
+						return err
+					}
+				}
+				hook, err := c.cfg.Webhook(url, ca)
+				if err != nil {
+					return err
+				}
+				out = append(out, hook...)
+			}
+			_, err := c.cfg.Out.Write(out)
 			return err
 		},
 	}
+	cmd.Flags().StringVar(&url, "webhook-url", "", "where the API reaches this server by HTTPS: the webhook that warns of sync runs is registered too")
+	cmd.Flags().StringVar(&authority, "webhook-ca-file", "", "PEM file of the authority that made the server's certificate; default: one that the API server trusts")
+	return cmd
 }
 
 // runTrouble is what is said of a sync run.

@@ -111,6 +111,7 @@ type Subscription struct {
 type Cluster struct {
 	ID, Phase, Message string
 	Silent             bool // nobody hears of its agent
+	Jsonnet            bool // its Argo CD evaluates it
 	Version            string
 }
 

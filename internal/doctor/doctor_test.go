@@ -48,6 +48,7 @@ func TestDiagnose(t *testing.T) {
 		{"a newer replica has migrated", func(f *doctor.Facts) { f.Ledger.Schema = 6 }, []string{"warning schema-newer"}, "version 6"},
 		{"clocks apart", func(f *doctor.Facts) { f.Ledger.Clock = noon.Add(-10 * time.Second) }, []string{"warning clock"}, "10s"},
 		{"clocks far apart", func(f *doctor.Facts) { f.Ledger.Clock = noon.Add(time.Hour) }, []string{"critical clock"}, ""},
+		{"an Argo CD that evaluates Jsonnet", func(f *doctor.Facts) { f.Clusters[0].Jsonnet = true }, []string{"warning argocd-jsonnet"}, "jsonnet.enable"},
 		{"SQLite has no clock of its own", func(f *doctor.Facts) { f.Ledger.Clock = time.Time{} }, nil, ""},
 		{"nobody seals", func(f *doctor.Facts) { f.Ledger.Since = noon.Add(-time.Hour) }, []string{"warning sealing-late"}, "drover ledger verify"},
 		{"an old change that is sealed", func(f *doctor.Facts) { f.Ledger.Unsealed, f.Ledger.Since = 0, noon.Add(-time.Hour) }, nil, ""},

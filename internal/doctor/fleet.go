@@ -115,6 +115,21 @@ func clusters(f Facts) (out []Finding) {
 	return out
 }
 
+func jsonnet(f Facts) []Finding {
+	var open []string
+	for _, c := range f.Clusters {
+		if c.Jsonnet && !c.Silent {
+			open = append(open, c.ID)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	return []Finding{{ID: "argocd-jsonnet", Severity: Warning, Count: int64(len(open)), What: number(int64(len(open)), "Argo CD evaluates Jsonnet", "Argo CDs evaluate Jsonnet"),
+		Why: "it can read files of Argo CD's repository server, so that whoever names a repository may", Examples: few(open),
+		Do: []string{`kubectl -n argocd patch configmap argocd-cm --type merge -p '{"data":{"jsonnet.enable":"false"}}'   # unless all workspaces may`}}}
+}
+
 func versions(f Facts) []Finding {
 	var other []string
 	for _, c := range f.Clusters {
