@@ -61,6 +61,16 @@ type DeploymentStatus struct {
 	Diff       []DeployedDifference  `json:"diff,omitempty" doc:"What a sync would change"`
 	NoDiff     string                `json:"no_diff,omitempty" doc:"Why the diff has no lines although something differs"`
 	Healed     *DeploymentHealed     `json:"healed,omitempty" doc:"What was last put right behind somebody's back"`
+	Compared   *DeploymentCompared   `json:"compared,omitempty" doc:"What was last compared with what: reconciledState of the custom resource"`
+}
+
+// DeploymentCompared is what Sync is about, which may be behind what is asked for.
+type DeploymentCompared struct {
+	Repository string `json:"repository"`
+	Path       string `json:"path"`
+	Revision   string `json:"revision,omitempty" doc:"Branch, tag or commit as it was asked for"`
+	Target     string `json:"target,omitempty" doc:"Name of the target; absent: the engine's own cluster"`
+	Namespace  string `json:"namespace,omitempty"`
 }
 
 // DeploymentHealed is something that was put right.

@@ -160,6 +160,10 @@ func (c *CLI) statusDeploy() *cobra.Command {
 		c.printf("%s is %s\n", clean(d.Name, false), d.Phase)
 		c.printf("sync    %s %s\n", cmp.Or(d.Sync, "Unknown"), first12(clean(d.Revision, false)))
 		c.printf("health  %s %s\n", cmp.Or(d.Health, "Unknown"), clean(d.Message, false))
+		if k := d.Compared; k != nil {
+			c.printf("compared  %s %s %s with %s\n", clean(k.Repository, false), clean(k.Path, false), clean(cmp.Or(k.Revision, "HEAD"), false),
+				clean(strings.TrimPrefix(k.Target+"/"+k.Namespace, "/"), false))
+		}
 		for _, k := range d.Conditions {
 			if k.Status == "True" {
 				c.printf("%s: %s\n", clean(k.Type, false), strings.ReplaceAll(clean(k.Message, true), "\n", "\n  "))

@@ -91,6 +91,7 @@ func (f *fake) deploymentRoutes() map[string]func(r *http.Request) (any, error) 
 				More:       3,
 				Diff:       []v1.DeployedDifference{{Kind: "Secret", Namespace: "shop", Name: "key", Change: "change", Text: "-a\n+b"}, {Kind: "Namespace", Name: "old", Change: "remove"}},
 				NoDiff:     "Redis is away",
+				Compared:   &v1.DeploymentCompared{Repository: "https://git.example.org/shop.git", Path: "k8s", Revision: "main", Target: "prod", Namespace: "shop"},
 				Healed:     &v1.DeploymentHealed{At: born, What: "the Application was deleted"},
 				History: []v1.DeployedRevision{{ID: 1, Revision: strings.Repeat("cd", 20), Path: "k8s", Author: "anna", Message: "more pages", Started: born, Deployed: born.Add(3e9)},
 					{ID: 2, Revision: strings.Repeat("ef", 20), Path: "k8s", By: "automated", Cause: pushOfAnn, Started: born, Deployed: born},

@@ -128,6 +128,9 @@ func deploymentWire(d gitops.Deployment, view gitops.DeploymentView) v1.Deployme
 	if h := view.Healed; h != nil {
 		out.Healed = &v1.DeploymentHealed{At: h.At, What: h.What}
 	}
+	if c := view.Compared; c != nil {
+		out.Compared = &v1.DeploymentCompared{Repository: c.Repository, Path: c.Path, Revision: c.Revision, Target: c.Target, Namespace: c.Namespace}
+	}
 	for _, c := range view.Conditions {
 		out.Conditions = append(out.Conditions, v1.DeploymentCondition{Type: c.Type, Status: c.Status, Reason: c.Reason, Message: c.Message, Changed: c.Changed})
 	}

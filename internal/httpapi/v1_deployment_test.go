@@ -61,6 +61,7 @@ func (d *dataPlane) carry(revision string) {
 			d.Fatalf("item %s has the body %s", id, it.Body)
 		}
 		detail := runtime.Deployed{
+			Compared: &runtime.Compared{Repository: "https://git.example.org/shop.git", Path: "k8s", Revision: "main", Namespace: "shop"},
 			Sync: runtime.SyncStatus{Status: "Synced", Revision: revision}, Health: runtime.HealthStatus{Status: "Healthy"},
 			Resources: []runtime.DeployedResource{{Version: "v1", Kind: "ConfigMap", Namespace: want.Namespace, Name: "settings", Status: "Synced"}},
 		}
@@ -109,6 +110,9 @@ func TestALifeOfADeployment(t *testing.T) {
 	s.want(200, "root", "GET", "/api/v1/deployments/shop/status", "", &status)
 	if status.Sync != "Synced" || status.Health != "Healthy" || len(status.Resources) != 1 || len(status.History) != 2 {
 		t.Errorf("its status is %+v", status)
+	}
+	if c := status.Compared; c == nil || *c != (v1.DeploymentCompared{Repository: "https://git.example.org/shop.git", Path: "k8s", Revision: "main", Namespace: "shop"}) {
+		t.Errorf("it was compared with %+v", c)
 	}
 	s.want(202, "root", "POST", "/api/v1/deployments/shop/refresh", "", nil)
 	s.want(202, "root", "PATCH", "/api/v1/deployments/shop", `{"revision": "v2", "namespace": "shop2"}`, nil)
