@@ -62,7 +62,7 @@ func (d *dataPlane) carry(revision string) {
 		}
 		detail := runtime.Deployed{
 			Compared: &runtime.Compared{Repository: "https://git.example.org/shop.git", Path: "k8s", Revision: "main", Namespace: "shop"},
-			Sync: runtime.SyncStatus{Status: "Synced", Revision: revision}, Health: runtime.HealthStatus{Status: "Healthy"},
+			Sync:     runtime.SyncStatus{Status: "Synced", Revision: revision}, Health: runtime.HealthStatus{Status: "Healthy"},
 			Resources: []runtime.DeployedResource{{Version: "v1", Kind: "ConfigMap", Namespace: want.Namespace, Name: "settings", Status: "Synced"}},
 		}
 		for i, r := range strings.Split("b"+revision+" "+revision, " ") {
