@@ -85,7 +85,7 @@ func (s *Service) read(ctx context.Context, d Deployment, f *Facts, c *Checkout,
 	revision, run := d.Spec.Revision, "-"
 	at := source.Location{Repository: strings.TrimRight(d.Spec.Repository, "/"), Revision: revision}
 	var err error
-	if c.Head, err = s.probe(ctx, d, f.Credential, at, with); err != nil {
+	if c.Head, err = s.probe(ctx, d, f, at, with); err != nil {
 		return err
 	}
 	c.Commit = c.Head
@@ -202,17 +202,21 @@ type placeOf struct {
 }
 
 // probe resolves the revision. A repository is asked at most once per Poll for all who
-// open it alike, unless somebody says that it has changed.
-func (s *Service) probe(ctx context.Context, d Deployment, c *Repository, at source.Location, with source.Credential) (string, error) {
+// open it alike, unless somebody says that it has changed, or asks for a sync run.
+func (s *Service) probe(ctx context.Context, d Deployment, f *Facts, at source.Location, with source.Credential) (string, error) {
 	if err := at.Check(); err != nil {
 		return "", err
 	}
+	run := d.Status.Run
+	if f.Next != nil {
+		run = f.Next.ID
+	}
 	now := s.Now()
-	since := s.looks.since(d.ID, fmt.Sprintf("%s@%s#%d/%s", at.Repository, at.Revision, d.Status.Refresh, d.Status.Run), now)
+	since := s.looks.since(d.ID, fmt.Sprintf("%s@%s#%d/%s", at.Repository, at.Revision, d.Status.Refresh, run), now)
 	if oldest := now.Add(-s.Poll); since.Before(oldest) {
 		since = oldest
 	}
-	key := lookKey(at.Repository, c)
+	key := lookKey(at.Repository, f.Credential)
 	lister, all := s.Prober.(Lister)
 	if !all {
 		key += "\x00" + at.Revision

@@ -186,6 +186,32 @@ func TestManualWithoutArgoCD(t *testing.T) {
 
 // One that asks for what there is not is over, and does not hold up the next; nor
 // does one that is ended while nobody can be asked.
+// A sync run looks at the repository itself: what was read a moment before is not the
+// newest any more.
+func TestASyncRunBringsTheNewestCommit(t *testing.T) {
+	y := plain(t)
+	y.apply(y.manual())
+	y.work(time.Second)
+	y.report("hub", "uid-1", runtime.Ready, seenAt("OutOfSync", "c1"))
+	y.work(time.Second)
+	for _, commit := range []string{"c2", "c3"} {
+		y.hub.heads["main"] = commit
+		y.hub.files[commit] = map[string]string{"one.yaml": configMap}
+		run := y.runIntent("r-" + commit)
+		run.Revision = ""
+		y.ask(run)
+		y.work(time.Second)
+		if h := y.handed("uid-1"); h.Deployment.Commit != commit || h.Deployment.Run != "r-"+commit {
+			t.Fatalf("the agent is told %+v, want %s", h.Deployment, commit)
+		}
+		y.report("hub", "uid-1", runtime.Ready, seenAt("Synced", commit))
+		y.work(time.Second)
+		if v := y.runTold("r-" + commit); v.Phase != "Succeeded" || v.Run.Revision != commit {
+			t.Fatalf("the run: %+v", v)
+		}
+	}
+}
+
 func TestSyncRunsThatCannotBeRead(t *testing.T) {
 	for _, known := range []bool{false, true} {
 		y := plain(t)
