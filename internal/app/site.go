@@ -24,8 +24,6 @@ const (
 	leadEach   = 500 * time.Millisecond
 	lookTime   = 3 * time.Second
 	siteFile   = "site.json"
-	// maxAhead bounds the epochs that an agent is believed.
-	maxAhead = 100
 )
 
 // keeper keeps a site in its state, over all lives of the server in this process: a
@@ -57,7 +55,8 @@ type keeper struct {
 	ledger   *sqlledger.Ledger
 	token    func(context.Context) (string, error)
 	followed int64
-	acts     bool // the rooms of this life act
+	hinted   int64 // the highest epoch that an agent told of
+	acts     bool  // the rooms of this life act
 }
 
 // kept is what outlives the process.
@@ -236,14 +235,14 @@ func (k *keeper) hold(ctx context.Context, epoch int64) {
 	k.decide()
 }
 
-// Saw implements httpapi.Site. Anything far ahead is no epoch of this ledger, but a
-// mistake that must not stop a site.
+// Saw implements httpapi.Site. An agent's word is a hint for people: one that lies
+// must not be able to stop a site.
 func (k *keeper) Saw(epoch int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if epoch <= k.view.Database.Epoch+maxAhead {
-		k.saw(epoch)
-		k.decide()
+	if epoch > max(k.hinted, k.view.Database.Epoch) {
+		k.hinted = epoch
+		k.log.Warn("an agent has followed a higher epoch than this site's: another one may lead; see `drover dr status` there", "epoch", epoch, "own", k.view.Database.Epoch)
 	}
 }
 
