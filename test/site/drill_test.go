@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	v1 "github.com/droverhq/drover/api/v1"
@@ -37,7 +38,11 @@ func TestDrill(t *testing.T) {
 	if d.Epoch != 2 || d.Seq == 0 || d.RTO <= 0 || d.Verification.Flaw != nil || d.Verification.Changes == 0 {
 		t.Errorf("the drill went %+v", d)
 	}
-	t.Logf("RPO %.3f s, RTO %.3f s", d.RPO, d.RTO)
+	shown, stderr, code := w.b.Run("dr", "drill", "--database", w.second.URL(w.name))
+	if code != 0 || !strings.Contains(shown, "RPO") || !strings.Contains(shown, "RTO") {
+		t.Errorf("for people: %d %s%s", code, shown, stderr)
+	}
+	t.Logf("\n%s", shown)
 	if left, _ := filepath.Glob(filepath.Join(dir, "drover-drill-*")); len(left) > 0 {
 		t.Errorf("the copy is still there: %v", left)
 	}
