@@ -26,8 +26,8 @@ removes it. Neither site notices. It prints
   RPO  what the secondary lacked when the drill began: changes, and how old it was at most
   RTO  from the promotion of the copy until it took writes
 
-Run it where the secondary's server runs: it needs its --database (a user that may replicate),
-its --master-key-file, and PostgreSQL's programs of the same version. The secondary is asked for its lag.`,
+Run it where the secondary's server runs: it needs its --database (a user that may replicate)
+and PostgreSQL's programs of the same version. The secondary is asked for its lag.`,
 		Example: `  drover dr drill --data-dir /var/lib/drover --database postgres://drover@standby.west.example.org/drover`,
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
