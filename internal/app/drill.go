@@ -130,9 +130,8 @@ func (d *clone) run(ctx context.Context, env []string, name string, args ...stri
 
 func (d *clone) copy(ctx context.Context, at *url.URL) error {
 	from := *at
-	password, _ := at.User.Password()
 	from.User = url.User(at.User.Username()) // whoever lists processes would read the password
-	err := d.run(ctx, []string{"PGPASSWORD=" + password}, "pg_basebackup", "-D", d.data(), "-X", "stream", "--checkpoint=fast", "--no-sync", "-d", from.String())
+	err := d.run(ctx, drillEnv(at), "pg_basebackup", "-D", d.data(), "-X", "stream", "--checkpoint=fast", "--no-sync", "-d", from.String())
 	if err != nil {
 		return fmt.Errorf("cannot copy the standby (its user needs REPLICATION, and pg_hba.conf an entry for it): %w", err)
 	}
@@ -144,6 +143,14 @@ func (d *clone) copy(ctx context.Context, at *url.URL) error {
 	}
 	hba := filepath.Join(d.data(), "pg_hba.conf")
 	return errors.Join(os.WriteFile(hba, []byte("host all all 127.0.0.1/32 scram-sha-256\n"), 0o600), hand(hba))
+}
+
+// drillEnv has the URL's password, where it has one: else the user's own settings count.
+func drillEnv(at *url.URL) []string {
+	if password, ok := at.User.Password(); ok {
+		return []string{"PGPASSWORD=" + password}
+	}
+	return nil
 }
 
 // start runs the copy and returns its URL.

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -39,6 +40,7 @@ type keeper struct {
 	probe  *sqlledger.Probe
 	lease  *site.Lease // nil: there is no witness
 	client *http.Client
+	self   string // this process
 
 	promoting sync.Mutex // one at a time
 
@@ -52,6 +54,7 @@ type keeper struct {
 	asked    error     // why the witness could not be asked
 	peer     peer
 	url      string // where others reach this site
+	refused  string // where it was not believed to be reached, so that it is said once
 	ledger   *sqlledger.Ledger
 	token    func(context.Context) (string, error)
 	followed int64
@@ -84,7 +87,7 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 	if c.Primary && (c.PrimaryURL != "" || c.PrimaryCluster != "") {
 		return nil, fault.New(fault.Invalid, "--primary is for the one site, --primary-url or --primary-cluster-name for the other")
 	}
-	k := &keeper{cfg: c, log: newLogger(c.LogLevel, c.LogFormat), client: peerClient(), changed: make(chan struct{})}
+	k := &keeper{cfg: c, log: newLogger(c.LogLevel, c.LogFormat), self: rand.Text(), changed: make(chan struct{})}
 	if c.Witness != "" {
 		if c.Site == "" {
 			return nil, fault.New(fault.Invalid, "--witness needs --site NAME, another one at each site: it is who holds the lease")
@@ -93,7 +96,7 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 		if err != nil {
 			return nil, err
 		}
-		k.lease = &site.Lease{Register: register, Site: c.Site}
+		k.lease = &site.Lease{Register: register, Site: c.Site, Replica: k.self}
 	}
 	name := cmp.Or(c.Site, string(role))
 	k.view = site.View{Role: role, Site: name, Witness: k.lease != nil}
@@ -104,13 +107,16 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.view.Seen, k.followed = known.Seen, known.Followed
-	k.peer.url = cmp.Or(c.PrimaryURL, clusterURL(c.PrimaryCluster), c.SecondaryURL, known.Peer)
-	k.peer.told = known.Peer
-	k.decision = site.Plan(k.view, time.Now())
 	if k.needs, err = openOwn(&k.cfg, nil); err != nil {
 		return nil, err
 	}
+	k.client = peerClient(k.needs.names)
+	k.view.Seen, k.followed = known.Seen, known.Followed
+	if usable(known.Peer) && k.safe(known.Peer) {
+		k.peer.told = known.Peer
+	}
+	k.peer.url = cmp.Or(k.configured(), k.peer.told)
+	k.decision = site.Plan(k.view, time.Now())
 	if k.at, err = k.needs.database(); err == nil {
 		k.probe, err = sqlledger.OpenProbe(ctx, k.at)
 	}
@@ -157,12 +163,20 @@ func (k *keeper) run(ctx context.Context) {
 	}
 	wg.Wait()
 	if k.lease != nil {
-		// Nothing acts any more. Whoever waits for the lease need not wait for its end.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
-		defer cancel()
-		if err := k.lease.Release(ctx); err != nil {
-			k.log.Warn("cannot give the lease back; it ends by itself", "error", err)
-		}
+		k.release(ctx)
+	}
+}
+
+// release gives the lease back when nothing acts any more: whoever waits for it need
+// not wait for its end.
+func (k *keeper) release(ctx context.Context) {
+	k.mu.Lock()
+	k.view.Until = time.Time{}
+	k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+	defer cancel()
+	if err := k.lease.Release(ctx); err != nil {
+		k.log.Warn("cannot give the lease back; it ends by itself", "error", err)
 	}
 }
 

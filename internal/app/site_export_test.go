@@ -1,4 +1,60 @@
 package app
 
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/site"
+	"github.com/droverhq/drover/internal/sqlledger"
+)
+
 // ClusterURL is where a name of the primary is asked.
-var ClusterURL = clusterURL
+var ClusterURL = func(name string) string { return clusterURL(name, "") }
+
+// DrillEnv is what PostgreSQL's programs are told apart from their arguments.
+var DrillEnv = drillEnv
+
+// Keeper is a site whose database has said something once.
+type Keeper struct{ k *keeper }
+
+// NewKeeper is a site at url.
+func NewKeeper(c Config, url string, standing sqlledger.Standing) Keeper {
+	k := &keeper{cfg: c, log: slog.New(slog.DiscardHandler), client: peerClient(nil), self: url + c.Site, changed: make(chan struct{}), url: url, standing: standing}
+	k.needs = &own{cfg: &k.cfg, names: &names{}}
+	k.view = site.View{Role: c.role(), Site: c.Site, Database: site.Database{Known: true, Epoch: standing.Epoch}}
+	k.peer.url = k.configured()
+	return Keeper{k}
+}
+
+// Ask asks the other site once.
+func (x Keeper) Ask(ctx context.Context) (site.Peer, error) {
+	x.k.ask(ctx)
+	return x.k.view.Peer, x.k.peer.err
+}
+
+// Introduce has the other site say where it is, and tells where it is asked from then on.
+func (x Keeper) Introduce(at string) string {
+	x.k.introduced(at)
+	return x.k.peer.url
+}
+
+// Answer is what the other site is told.
+func (x Keeper) Answer() http.Handler { return x.k.answer(nil) }
+
+// Released gives a lease back, and tells whether the site still counts on it.
+func (x Keeper) Released(ctx context.Context, l *site.Lease) bool {
+	x.k.lease, x.k.view.Witness, x.k.view.Until = l, true, time.Now().Add(time.Hour)
+	x.k.release(ctx)
+	return x.k.leads() == nil
+}
+
+// Leased is a ledger that may be used while leads says so.
+func Leased(s interface {
+	ledger.Ledger
+	Close() error
+}, leads func() error) ledger.Ledger {
+	return leased{s, leads}
+}

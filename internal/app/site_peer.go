@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/droverhq/drover/api/client"
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/site"
@@ -49,21 +50,39 @@ func (p *peer) wire() *v1.PeerSite {
 	return out
 }
 
+// told is how a site answers the other one: how it stands, and who it is.
+type told struct {
+	v1.Site
+	Process  string `json:"process"`
+	Database int64  `json:"database_started,omitempty"` // the PostgreSQL server's start, in microseconds
+}
+
 // clusterURL is where a name that a primary is registered with in Consul is asked:
-// drover, drover:8443, drover.service.east.consul, or a URL of it. The machine's
-// resolver finds it, which forwards such names to Consul.
-func clusterURL(name string) string {
+// drover, drover:8443, drover.service.east.consul, or a URL of it. port is for names
+// that have none; default 8000.
+func clusterURL(name, port string) string {
 	if name == "" || strings.Contains(name, "://") {
 		return name
 	}
-	host, port, err := net.SplitHostPort(name)
+	host, own, err := net.SplitHostPort(name)
 	if err != nil {
-		host, port = name, "8000"
+		host, own = name, cmp.Or(port, "8000")
 	}
 	if !strings.Contains(host, ".") {
 		host += ".service.consul"
 	}
-	return "https://" + net.JoinHostPort(host, port)
+	return "https://" + net.JoinHostPort(host, own)
+}
+
+// configured is where the settings say that the other site is. Where --consul finds
+// names, the port is the service's own.
+func (k *keeper) configured() string {
+	port := ""
+	if k.needs.names.finder != nil {
+		port = "0"
+	}
+	c := k.cfg
+	return cmp.Or(k.needs.names.url(c.PrimaryURL), clusterURL(c.PrimaryCluster, port), k.needs.names.url(c.SecondaryURL))
 }
 
 // primary is where to write; the caller has the lock.
@@ -74,11 +93,16 @@ func (k *keeper) primary() string {
 	return ""
 }
 
-func peerClient() *http.Client {
+// peerClient finds hosts by the machine, or by n where Consul is asked for names.
+func peerClient(n *names) *http.Client {
+	dial := (&net.Dialer{Timeout: askTime, KeepAlive: 15 * time.Second}).DialContext
+	if n != nil && n.finder != nil {
+		dial = n.DialContext
+	}
 	return &http.Client{
 		Transport: &http.Transport{
 			Proxy:       http.ProxyFromEnvironment,
-			DialContext: (&net.Dialer{Timeout: askTime, KeepAlive: 15 * time.Second}).DialContext, TLSHandshakeTimeout: askTime,
+			DialContext: dial, TLSHandshakeTimeout: askTime,
 			MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -95,6 +119,10 @@ func (k *keeper) ask(ctx context.Context) {
 	}
 	began := time.Now()
 	status, err := k.inquire(ctx, at, token, own)
+	if err == nil && k.itself(status) {
+		k.client.CloseIdleConnections() // a name may lead elsewhere the next time
+		err = fault.New(fault.Conflict, "that is this site itself, or another replica of it: name the other site's address")
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if at != k.peer.url {
@@ -110,10 +138,10 @@ func (k *keeper) ask(ctx context.Context) {
 		k.decide()
 		return
 	}
-	k.peer.status, k.peer.at = status, time.Now()
+	k.peer.status, k.peer.at = status.Site, time.Now()
 	k.peer.leads = status.State == string(site.Leading)
 	k.peer.fresh = began.Add(-time.Duration(status.Age) * time.Millisecond)
-	if at := status.URL; at != "" && at != k.peer.told && usable(at) {
+	if at := status.URL; at != "" && at != k.peer.told && k.believable(at) {
 		k.peer.told = at
 		k.remember()
 	}
@@ -121,17 +149,19 @@ func (k *keeper) ask(ctx context.Context) {
 		k.followed = status.Epoch
 		k.remember()
 	}
-	k.view.Peer = site.Peer{Heard: true, Site: status.Site, Epoch: status.Epoch, Leads: k.peer.leads}
+	// One that has no ledger yet cannot say that it has not led in a later epoch.
+	heard := k.view.Peer.Heard || status.Ledger != "" || k.standing.Ledger == ""
+	k.view.Peer = site.Peer{Heard: heard, Site: status.Site.Site, Epoch: status.Epoch, Leads: k.peer.leads}
 	if k.peer.leads { // an epoch that is only on its disk has nobody led in
 		k.saw(status.Epoch)
 	}
 	k.decide()
 }
 
-func (k *keeper) inquire(ctx context.Context, at string, token func(context.Context) (string, error), own string) (v1.Site, error) {
+func (k *keeper) inquire(ctx context.Context, at string, token func(context.Context) (string, error), own string) (told, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	var out v1.Site
+	var out told
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(at, "/")+sitePath, nil)
 	if err != nil {
 		return out, err
@@ -156,6 +186,14 @@ func (k *keeper) inquire(ctx context.Context, at string, token func(context.Cont
 	return out, nil
 }
 
+// itself tells whether an answer is this process's own, or that of another replica of
+// this site: one in the same part, on the same database.
+func (k *keeper) itself(s told) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return s.Process == k.self || s.Database != 0 && s.Database == k.standing.Server && s.Role == string(k.view.Role)
+}
+
 // answer tells the other site, and whoever asks, how this one stands. Nothing in it is
 // worth a token.
 func (k *keeper) answer(known func(r *http.Request) bool) http.HandlerFunc {
@@ -164,9 +202,15 @@ func (k *keeper) answer(known func(r *http.Request) bool) http.HandlerFunc {
 			k.introduced(from)
 		}
 		s := k.Status()
+		k.mu.Lock()
+		server := k.standing.Server
+		k.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
-		_ = json.NewEncoder(w).Encode(v1.Site{Site: s.Site, Role: s.Role, State: s.State, URL: s.URL, Ledger: s.Ledger, Epoch: s.Epoch, Seq: s.Seq, Age: s.Age, Version: s.Version})
+		_ = json.NewEncoder(w).Encode(told{
+			Site:    v1.Site{Site: s.Site, Role: s.Role, State: s.State, URL: s.URL, Ledger: s.Ledger, Epoch: s.Epoch, Seq: s.Seq, Age: s.Age, Version: s.Version},
+			Process: k.self, Database: server,
+		})
 	}
 }
 
@@ -174,14 +218,39 @@ func (k *keeper) answer(known func(r *http.Request) bool) http.HandlerFunc {
 func (k *keeper) introduced(at string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if at == k.url || at == k.peer.told {
+	if at == k.url || at == k.peer.told || !k.believable(at) {
 		return
 	}
-	if k.peer.told = at; k.peer.url == "" {
-		k.peer.url = at
+	if k.peer.told = at; k.configured() == "" {
+		k.peer.url = at // also where it has moved
 	}
 	k.log.Info("the other site is known", "url", at)
 	k.remember()
+}
+
+// believable tells whether the other site can be where it says, and may be asked there;
+// the caller has the lock.
+func (k *keeper) believable(at string) bool {
+	if usable(at) && k.safe(at) && (!loopback(at) || loopback(k.url)) {
+		return true
+	}
+	if k.refused != at {
+		k.refused = at
+		k.log.Warn("the other site says that it is reached where this one cannot or may not go: start it with --public-url https://...", "url", at)
+	}
+	return false
+}
+
+// safe tells whether what is said there, a token among it, cannot be read on the way, or
+// may be.
+func (k *keeper) safe(at string) bool {
+	u, err := url.Parse(at)
+	return err == nil && (u.Scheme != "http" || CheckPlaintext(k.cfg.Plaintext, PlaceServer, u.Hostname(), "") == nil)
+}
+
+func loopback(at string) bool {
+	u, err := url.Parse(at)
+	return err == nil && client.Loopback(u.Hostname())
 }
 
 func usable(raw string) bool {

@@ -63,7 +63,7 @@ func (k *keeper) worded(ctx context.Context) (site.Decision, error) {
 		k.view.Word = true
 		k.decide()
 		d, next, asked := k.decision, k.view.Database.Epoch, k.asked
-		if k.view.Database.Recovering || k.view.Database.Begun != k.view.Site && k.view.Role == site.Secondary {
+		if !k.view.Mine() {
 			next++ // the one that a promotion begins
 		}
 		k.mu.Unlock()

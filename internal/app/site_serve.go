@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -88,11 +89,12 @@ func serveSite(ctx context.Context, c Config) error {
 	}
 	first.Close()
 	fmt.Fprintf(c.Out, "drover %s is the %s site %s at %s (%s)\n", c.Version, k.view.Role, k.view.Site, k.url, databaseName(c.Database))
-	ctx, cancel := context.WithCancel(ctx)
+	// The lease is kept until the last life has ended: what drains still acts.
+	keep, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	kept := make(chan struct{})
-	go func() { // ends with ctx
+	go func() { // ends with keep
 		defer close(kept)
-		k.run(ctx)
+		k.run(keep)
 	}()
 	defer func() {
 		cancel()
@@ -136,12 +138,15 @@ func (k *keeper) live(ctx context.Context, c Config) error {
 
 // attach has the keeper know the server of this life.
 func (k *keeper) attach(s *Server) {
+	var one sync.Mutex // a promotion asks, too
 	var token string
 	var until time.Time
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ledger, k.acts = s.opened, s.cfg.life == acts
-	k.token = func(ctx context.Context) (string, error) { // asked by one goroutine
+	k.token = func(ctx context.Context) (string, error) {
+		one.Lock()
+		defer one.Unlock()
 		if time.Now().Before(until) {
 			return token, nil
 		}
@@ -195,6 +200,7 @@ func (k *keeper) lobby(ctx context.Context, address string, stay func(context.Co
 func (c *Config) plainSites() error {
 	for _, to := range []struct{ place, at, remedy string }{
 		{PlaceServer, c.PrimaryURL, "https:// in --primary-url"},
+		{PlaceServer, clusterURL(c.PrimaryCluster, ""), "https:// in --primary-cluster-name"},
 		{PlaceServer, c.SecondaryURL, "https:// in --secondary-url"},
 		{PlaceConsul, strings.TrimPrefix(c.Witness, "consul:"), "https:// in --witness"},
 	} {

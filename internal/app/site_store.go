@@ -81,6 +81,38 @@ func (l leased) Claim(ctx context.Context, request ledger.ClaimRequest) (ledger.
 	return out, nil
 }
 
+// PutBlob implements ledger.Keeper.
+func (l leased) PutBlob(ctx context.Context, data []byte) (string, error) {
+	if err := l.leads(); err != nil {
+		return "", err
+	}
+	return l.store.PutBlob(ctx, data)
+}
+
+// Seal implements ledger.Keeper.
+func (l leased) Seal(ctx context.Context, plaintext []byte) (string, error) {
+	if err := l.leads(); err != nil {
+		return "", err
+	}
+	return l.store.Seal(ctx, plaintext)
+}
+
+// Shred implements ledger.Keeper.
+func (l leased) Shred(ctx context.Context, ref string) error {
+	if err := l.leads(); err != nil {
+		return err
+	}
+	return l.store.Shred(ctx, ref)
+}
+
+// Sweep implements ledger.Sweeper.
+func (l leased) Sweep(ctx context.Context, sweep ledger.Sweep) (ledger.Swept, error) {
+	if err := l.leads(); err != nil {
+		return ledger.Swept{}, err
+	}
+	return l.store.Sweep(ctx, sweep)
+}
+
 // Renew implements ledger.Queue.
 func (l leased) Renew(ctx context.Context, leases []ledger.Lease, d time.Duration) ([]ledger.Lease, error) {
 	if err := l.leads(); err != nil {

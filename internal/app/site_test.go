@@ -29,6 +29,7 @@ func TestSitesThatCannotBe(t *testing.T) {
 		{"SQLite does not replicate", "two sites need PostgreSQL", app.Settings{Primary: true}},
 		{"who holds the lease has a name", "--site NAME", app.Settings{Primary: true, Witness: "consul:http://127.0.0.1:1/x", Database: "postgres://127.0.0.1:1/x?sslmode=disable"}},
 		{"no key", "want consul:", app.Settings{Primary: true, Site: "east", Witness: "consul:http://127.0.0.1:1", Database: "postgres://127.0.0.1:1/x?sslmode=disable"}},
+		{"the primary's name is asked in the clear", "--primary-cluster-name", app.Settings{PrimaryCluster: "http://drover.example.org", Database: "postgres://127.0.0.1:1/x?sslmode=disable"}},
 		{"the primary is elsewhere, in the clear", "--primary-url", app.Settings{PrimaryURL: "http://drover.example.org", Database: "postgres://127.0.0.1:1/x?sslmode=disable"}},
 	} {
 		c.set.DataDir, c.set.Listen = t.TempDir(), "127.0.0.1:0"

@@ -34,7 +34,7 @@ func newWitness(text string) (site.Register, error) {
 		return nil, fault.New(fault.Invalid, "--witness: want consul:http://HOST:8500/KEY")
 	}
 	u.Path, u.RawQuery = "/v1/kv"+u.Path, ""
-	return &consulCell{at: u.String(), token: os.Getenv("CONSUL_HTTP_TOKEN"), client: peerClient()}, nil
+	return &consulCell{at: u.String(), token: os.Getenv("CONSUL_HTTP_TOKEN"), client: peerClient(nil)}, nil
 }
 
 func (c *consulCell) do(ctx context.Context, method, query string, body []byte) (int, []byte, error) {

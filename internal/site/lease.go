@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"sync"
 	"time"
@@ -29,11 +30,16 @@ type Lease struct {
 	Life     time.Duration // default 6 s
 	Margin   time.Duration // for clocks that run at different speeds; default 1 s
 	Clock    func() time.Time
+	// Replica is another one for each process of the site: they share the lease.
+	// Default: a random one.
+	Replica string
 
+	step  sync.Mutex // one question at a time
 	mu    sync.Mutex
 	seen  uint64    // the index that was read last
 	since time.Time // when it was first read
 	until time.Time // of our own
+	other time.Time // when the cell was last seen to be another replica's of this site
 	told  holding   // what is in the cell
 }
 
@@ -43,6 +49,8 @@ type holding struct {
 	By    string `json:"by"`    // which site that was
 	Life  int64  `json:"life_ms"`
 	Count int64  `json:"count"`
+	// Replica is which process of the site wrote that.
+	Replica string `json:"replica,omitempty"`
 }
 
 const (
@@ -59,6 +67,9 @@ func (l *Lease) defaults() {
 	}
 	if l.Clock == nil {
 		l.Clock = time.Now
+	}
+	if l.Replica == "" {
+		l.Replica = rand.Text()
 	}
 }
 
@@ -96,9 +107,13 @@ func (l *Lease) Foreign() int64 {
 
 // Step looks at the lease, and takes or keeps it where acquire says so and nobody else
 // can have it. epoch is the one that the site leads in, or begins once it has the lease:
-// whoever held it before must be able to tell, even if this site dies in between. One
-// caller at a time.
+// whoever held it before must be able to tell, even if this site dies in between.
+//
+// A key that is not there was never given back: it may have been removed from under
+// its holder, who does not know yet.
 func (l *Lease) Step(ctx context.Context, acquire bool, epoch int64) error {
+	l.step.Lock()
+	defer l.step.Unlock()
 	l.mu.Lock()
 	l.defaults()
 	l.mu.Unlock()
@@ -116,13 +131,17 @@ func (l *Lease) Step(ctx context.Context, acquire bool, epoch int64) error {
 		l.seen, l.since = cell.Index, now
 	}
 	l.told = held
+	if held.Site == l.Site && held.Replica != l.Replica {
+		l.other = now
+	}
 	life := max(l.Life, time.Duration(held.Life)*time.Millisecond)
-	free := held.Site == "" || held.Site == l.Site || now.Sub(l.since) >= life
+	given := held.Site == "" && (held.Count > 0 || now.Before(l.until))
+	free := given || held.Site == l.Site || now.Sub(l.since) >= life
 	l.mu.Unlock()
 	if !acquire || !free || held.Epoch > epoch {
 		return nil
 	}
-	next := holding{Site: l.Site, Epoch: epoch, By: held.By, Life: l.Life.Milliseconds(), Count: held.Count + 1}
+	next := holding{Site: l.Site, Epoch: epoch, By: held.By, Life: l.Life.Milliseconds(), Count: held.Count + 1, Replica: l.Replica}
 	if epoch > held.Epoch {
 		next.By = l.Site
 	}
@@ -141,14 +160,17 @@ func (l *Lease) Step(ctx context.Context, acquire bool, epoch int64) error {
 	return nil
 }
 
-// Release gives the lease back, so that nobody has to wait for its end. The site must
-// not act any more when it is called.
+// Release gives the lease back, so that nobody has to wait for its end. The process must
+// not act any more when it is called. While another replica of the site may act on the
+// lease, it is left to end by itself.
 func (l *Lease) Release(ctx context.Context) error {
+	l.step.Lock()
+	defer l.step.Unlock()
 	l.mu.Lock()
-	had := !l.until.IsZero()
+	had, shared := !l.until.IsZero(), !l.other.IsZero() && l.Clock().Sub(l.other) < l.Life
 	l.until = time.Time{}
 	l.mu.Unlock()
-	if !had {
+	if !had || shared {
 		return nil
 	}
 	cell, err := l.Register.Read(ctx)
@@ -156,7 +178,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		return err
 	}
 	var held holding
-	if json.Unmarshal(cell.Value, &held) != nil || held.Site != l.Site {
+	if json.Unmarshal(cell.Value, &held) != nil || held.Site != l.Site || held.Replica != l.Replica {
 		return nil
 	}
 	value, err := json.Marshal(holding{Epoch: held.Epoch, By: held.By, Count: held.Count + 1})

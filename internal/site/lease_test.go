@@ -138,6 +138,8 @@ func TestLeaseIsGivenBack(t *testing.T) {
 			t.Fatalf("%s has it until %s at %s: %v", l.Site, l.Until(), now, err)
 		}
 	}
+	step(a, false) // nobody has given it back: somebody may have it whose key was removed
+	now = now.Add(6 * time.Second)
 	step(a, true)
 	step(b, false)
 	now = now.Add(5 * time.Second)
@@ -164,4 +166,65 @@ func TestLeaseIsGivenBack(t *testing.T) {
 	if a.Foreign() != 2 || b.Foreign() != 0 {
 		t.Errorf("a knows of epoch %d, b of %d of another's", a.Foreign(), b.Foreign())
 	}
+}
+
+// The replicas of a site share its lease: who ends first leaves it to the other.
+func TestLeaseOfReplicas(t *testing.T) {
+	r := &register{pass: func(time.Duration) {}, way: func() (time.Duration, time.Duration, int) { return 0, 0, 0 }}
+	now := noon
+	clock := func() time.Time { return now }
+	one, two := &site.Lease{Register: r, Site: "a", Clock: clock}, &site.Lease{Register: r, Site: "a", Clock: clock}
+	other := &site.Lease{Register: r, Site: "b", Clock: clock}
+	step := func(l *site.Lease, want bool) {
+		t.Helper()
+		if err := l.Step(t.Context(), true, 1); err != nil || l.Until().After(now) != want {
+			t.Fatalf("%s has it until %s at %s: %v", l.Site, l.Until(), now, err)
+		}
+	}
+	release := func(l *site.Lease) {
+		t.Helper()
+		if err := l.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(one, false)
+	now = now.Add(6 * time.Second)
+	step(one, true)
+	step(two, true)
+	release(one) // the last word is the other's
+	step(other, false)
+	step(one, true)
+	release(one) // it is its own, and the other acts on an earlier one
+	step(other, false)
+	for range 7 { // there is nobody else any more
+		now = now.Add(time.Second)
+		step(two, true)
+	}
+	release(two)
+	step(other, true)
+}
+
+// A key that somebody removed is not free at once: its holder does not know.
+func TestLeaseWhoseKeyIsRemoved(t *testing.T) {
+	r := &register{pass: func(time.Duration) {}, way: func() (time.Duration, time.Duration, int) { return 0, 0, 0 }}
+	now := noon
+	clock := func() time.Time { return now }
+	a, b := &site.Lease{Register: r, Site: "a", Clock: clock}, &site.Lease{Register: r, Site: "b", Clock: clock}
+	step := func(l *site.Lease, want bool) {
+		t.Helper()
+		if err := l.Step(t.Context(), true, 1); err != nil || l.Until().After(now) != want {
+			t.Fatalf("%s has it until %s at %s: %v", l.Site, l.Until(), now, err)
+		}
+	}
+	step(a, false)
+	now = now.Add(6 * time.Second)
+	step(a, true)
+	r.cell = site.Cell{}
+	step(b, false)
+	step(a, true) // it goes on
+	r.cell = site.Cell{}
+	step(b, false)
+	now = now.Add(6 * time.Second)
+	step(b, true)
+	step(a, false)
 }

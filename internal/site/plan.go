@@ -17,9 +17,8 @@ func Plan(v View, now time.Time) Decision {
 	}
 	own := v.Database.Epoch
 	highest := max(v.Seen, v.Peer.Epoch)
-	mine := !v.Database.Recovering && (v.Role == Primary || v.Database.Begun == v.Site)
 	switch {
-	case !mine:
+	case !v.Mine():
 		return v.follow(now, highest)
 	case highest > own:
 		return Decision{State: Fenced, Why: fmt.Sprintf("the other site has led in epoch %d, and this ledger is in %d: it may hold what nobody else has seen", highest, own)}
@@ -31,6 +30,13 @@ func Plan(v View, now time.Time) Decision {
 		return Decision{State: Waiting, Why: "the other site does not answer, and may lead: bring it back, or say that it is gone with `drover dr promote --primary-is-gone`"}
 	}
 	return Decision{State: Leading}
+}
+
+// Mine tells whether the database is this site's to lead with: no standby, and in an
+// epoch that was begun here, or that nobody's promotion began. A copy of what the other
+// site has begun is none, whatever the site was started as.
+func (v View) Mine() bool {
+	return !v.Database.Recovering && (v.Database.Begun == v.Site || v.Role == Primary && v.Database.Begun == "")
 }
 
 // lead leads while the lease is had.

@@ -26,7 +26,7 @@ func TestPlan(t *testing.T) {
 		{"it was not, and an operator says that it is gone", site.View{Role: site.Primary, Database: plain, Peer: site.Peer{Wanted: true}, Word: true}, site.Decision{State: site.Leading}},
 		{"the other site follows", site.View{Role: site.Primary, Database: plain, Peer: site.Peer{Wanted: true, Heard: true, Epoch: 3}}, site.Decision{State: site.Leading}},
 		{"the other site has led since", site.View{Role: site.Primary, Database: plain, Peer: site.Peer{Wanted: true, Heard: true, Epoch: 4}, Word: true}, site.Decision{State: site.Fenced}},
-		{"an agent has followed a higher epoch", site.View{Role: site.Primary, Database: plain, Seen: 4}, site.Decision{State: site.Fenced}},
+		{"somebody has told of a higher epoch, in an earlier life of the process", site.View{Role: site.Primary, Database: plain, Seen: 4}, site.Decision{State: site.Fenced}},
 		{"both were started as primaries", site.View{Role: site.Primary, Database: plain, Peer: site.Peer{Heard: true, Epoch: 3, Leads: true}}, site.Decision{State: site.Fenced}},
 		{"an old primary that was made a standby", site.View{Role: site.Primary, Database: standby, Seen: 4}, site.Decision{State: site.Following}},
 		{"a secondary", site.View{Role: site.Secondary, Site: "b", Database: standby}, site.Decision{State: site.Following}},
@@ -37,6 +37,9 @@ func TestPlan(t *testing.T) {
 		{"the lease is had", site.View{Role: site.Secondary, Site: "b", Database: standby, Word: true, Witness: true, Until: noon.Add(1)}, site.Decision{State: site.Following, Acquire: true, Promote: true, Epoch: 4}},
 		{"it was promoted here", site.View{Role: site.Secondary, Site: "b", Database: site.Database{Known: true, Epoch: 4, Begun: "b"}}, site.Decision{State: site.Leading}},
 		{"somebody else promoted its database", site.View{Role: site.Secondary, Site: "b", Database: plain}, site.Decision{State: site.Following}},
+		{"a primary whose database was promoted by the other site", site.View{Role: site.Primary, Site: "a", Database: site.Database{Known: true, Epoch: 4, Begun: "b"}}, site.Decision{State: site.Following}},
+		{"which an operator has lead", site.View{Role: site.Primary, Site: "a", Word: true, Database: site.Database{Known: true, Epoch: 4, Begun: "b"}}, site.Decision{State: site.Following, Promote: true, Epoch: 5}},
+		{"a primary that was promoted when it was the secondary", site.View{Role: site.Primary, Site: "b", Database: site.Database{Known: true, Epoch: 4, Begun: "b"}}, site.Decision{State: site.Leading}},
 		{"a lease that is had", site.View{Role: site.Primary, Database: plain, Witness: true, Until: noon.Add(1), Peer: site.Peer{Wanted: true}}, site.Decision{State: site.Leading, Acquire: true}},
 		{"a lease that has ended", site.View{Role: site.Primary, Database: plain, Witness: true, Until: noon}, site.Decision{State: site.Waiting, Acquire: true}},
 	} {
@@ -80,6 +83,8 @@ func TestPlanNeverLeadsBehind(t *testing.T) {
 			t.Fatalf("leads on a standby: %+v", d)
 		case d.Promote && (!v.Word || d.Epoch <= max(highest, v.Database.Epoch)):
 			t.Fatalf("is promoted without a word, or to no new epoch: %+v", d)
+		case d.State == site.Leading && v.Database.Begun == "there":
+			t.Fatalf("leads in an epoch that the other site has begun: %+v", d)
 		case d.State == site.Leading && v.Role == site.Secondary && v.Database.Begun != v.Site:
 			t.Fatalf("leads as a secondary that nobody promoted: %+v", d)
 		}

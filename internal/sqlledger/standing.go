@@ -17,6 +17,7 @@ type Standing struct {
 	Begun      string // the site that began the epoch by a promotion
 	Seq        int64  // the newest change that can be read
 	Recovering bool   // it is a standby
+	Server     int64  // when its server was started, in microseconds: no two of them have the same
 	// At is a moment whose changes can all be read here; Now is when that was so. At is
 	// the time of the newest change, or later where the stream from the primary says
 	// that there is nothing more.
@@ -47,7 +48,8 @@ const standing = `SELECT ledger, epoch, seq, at,
 	coalesce((SELECT (extract(epoch FROM last_msg_receipt_time) * 1000000)::bigint FROM pg_stat_wal_receiver
 		WHERE status = 'streaming' AND latest_end_lsn <= pg_last_wal_replay_lsn()), 0),
 	pg_is_in_recovery(),
-	coalesce((SELECT to_jsonb(e) ->> 'site' FROM epochs AS e WHERE e.epoch = head.epoch), '')
+	coalesce((SELECT to_jsonb(e) ->> 'site' FROM epochs AS e WHERE e.epoch = head.epoch), ''),
+	(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
 	FROM head`
 
 // Look asks the database. NotFound, reason "no-ledger": it holds none; whether it is a
@@ -56,7 +58,7 @@ func (p *Probe) Look(ctx context.Context) (Standing, error) {
 	var s Standing
 	var at, now, received int64
 	err := p.engine.read(ctx, standing, nil, func(scan scanner) error {
-		return scan(&s.Ledger, &s.Epoch, &s.Seq, &at, &now, &received, &s.Recovering, &s.Begun)
+		return scan(&s.Ledger, &s.Epoch, &s.Seq, &at, &now, &received, &s.Recovering, &s.Begun, &s.Server)
 	})
 	var refusal *pgconn.PgError
 	if errors.As(err, &refusal) && refusal.Code == "42P01" || err == nil && s.Ledger == "" {

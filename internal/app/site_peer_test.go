@@ -1,0 +1,128 @@
+package app_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/droverhq/drover/internal/app"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/site"
+	"github.com/droverhq/drover/internal/sqlledger"
+)
+
+// A site that is asked for must be the other one, and one that can tell.
+func TestSiteHearsTheOtherSiteAlone(t *testing.T) {
+	here := sqlledger.Standing{Ledger: "l", Epoch: 1, Server: 1}
+	for _, c := range []struct {
+		reason       string
+		set          app.Settings // of whoever answers
+		standing     sqlledger.Standing
+		self         bool // it is the same process
+		heard, fails bool
+	}{
+		{"the other site", app.Settings{PrimaryURL: "http://127.0.0.1:1", Site: "west"}, sqlledger.Standing{Ledger: "l", Epoch: 1, Server: 2}, false, true, false},
+		{"this process itself", app.Settings{}, here, true, false, true},
+		{"another replica of this site", app.Settings{Primary: true, Site: "east"}, here, false, false, true},
+		{"another one that was started as this one was, on a database of its own", app.Settings{Primary: true, Site: "east"}, sqlledger.Standing{Ledger: "l", Epoch: 1, Server: 2}, false, true, false},
+		{"another ledger", app.Settings{PrimaryURL: "http://127.0.0.1:1"}, sqlledger.Standing{Ledger: "m", Epoch: 1, Server: 2}, false, false, true},
+		{"no ledger yet", app.Settings{PrimaryURL: "http://127.0.0.1:1"}, sqlledger.Standing{}, false, false, false},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			var answers http.Handler
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answers.ServeHTTP(w, r) }))
+			defer web.Close()
+			k := app.NewKeeper(app.Config{Settings: app.Settings{Primary: true, Site: "east", SecondaryURL: web.URL, DataDir: t.TempDir()}}, "http://127.0.0.1:9", here)
+			other := k
+			if !c.self {
+				c.set.DataDir = t.TempDir()
+				other = app.NewKeeper(app.Config{Settings: c.set}, web.URL, c.standing)
+			}
+			answers = other.Answer()
+			peer, err := k.Ask(t.Context())
+			if peer.Heard != c.heard || (err != nil) != c.fails {
+				t.Errorf("it has heard %+v, %v", peer, err)
+			}
+		})
+	}
+}
+
+func TestSiteIsIntroduced(t *testing.T) {
+	for _, c := range []struct {
+		reason, own string
+		set         app.Settings
+		says        []string
+		want        string
+	}{
+		{"nobody is known yet", "https://east.example.org", app.Settings{}, []string{"https://west.example.org"}, "https://west.example.org"},
+		{"it has moved", "https://east.example.org", app.Settings{}, []string{"https://west.example.org", "https://new.example.org"}, "https://new.example.org"},
+		{"the settings know better", "https://east.example.org", app.Settings{SecondaryURL: "https://set.example.org"}, []string{"https://west.example.org"}, "https://set.example.org"},
+		{"this machine is not the other's", "https://east.example.org", app.Settings{}, []string{"http://127.0.0.1:8000"}, ""},
+		{"unless both are on it", "http://127.0.0.1:8001", app.Settings{}, []string{"http://127.0.0.1:8000"}, "http://127.0.0.1:8000"},
+		{"a token would go there in the clear", "https://east.example.org", app.Settings{}, []string{"http://west.example.org"}, ""},
+		{"which somebody allows", "https://east.example.org", app.Settings{Plaintext: []string{"server"}}, []string{"http://west.example.org"}, "http://west.example.org"},
+	} {
+		c.set.Primary, c.set.DataDir = true, t.TempDir()
+		k := app.NewKeeper(app.Config{Settings: c.set}, c.own, sqlledger.Standing{})
+		got := ""
+		for _, at := range c.says {
+			got = k.Introduce(at)
+		}
+		if got != c.want {
+			t.Errorf("%s: it is asked at %q, not %q", c.reason, got, c.want)
+		}
+	}
+}
+
+// away is a register that does not answer.
+type away struct{}
+
+var errAway = errors.New("away")
+
+func (away) Read(context.Context) (site.Cell, error)                    { return site.Cell{}, errAway }
+func (away) Write(context.Context, []byte, uint64) (ok bool, err error) { return false, errAway }
+
+func TestSiteDoesNotLeadOnceTheLeaseIsGivenBack(t *testing.T) {
+	k := app.NewKeeper(app.Config{Settings: app.Settings{Primary: true, Site: "east", DataDir: t.TempDir()}}, "http://127.0.0.1:9", sqlledger.Standing{Epoch: 1})
+	if k.Released(t.Context(), &site.Lease{Register: away{}, Site: "east"}) {
+		t.Error("it counts on a lease that it has given back")
+	}
+}
+
+func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
+	l, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: filepath.Join(t.TempDir(), "ledger.db"), Kinds: app.Kinds(), Key: make([]byte, 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	lost := errors.New("lost")
+	s := app.Leased(l, func() error { return lost })
+	for what, do := range map[string]func() error{
+		"Commit":  func() error { _, err := s.Commit(t.Context(), ledger.Set{}); return err },
+		"Claim":   func() error { _, err := s.Claim(t.Context(), ledger.ClaimRequest{}); return err },
+		"Renew":   func() error { _, err := s.Renew(t.Context(), nil, time.Second); return err },
+		"PutBlob": func() error { _, err := s.PutBlob(t.Context(), []byte("x")); return err },
+		"Seal":    func() error { _, err := s.Seal(t.Context(), []byte("x")); return err },
+		"Shred":   func() error { return s.Shred(t.Context(), "secret:x") },
+		"Sweep":   func() error { _, err := s.Sweep(t.Context(), ledger.Sweep{}); return err },
+	} {
+		if err := do(); !errors.Is(err, lost) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// A password that is in no URL may be in the environment, or in a file of the user's.
+func TestDrillLeavesPasswordsAlone(t *testing.T) {
+	for user, want := range map[*url.Userinfo][]string{url.User("u"): nil, url.UserPassword("u", "p"): {"PGPASSWORD=p"}} {
+		if got := app.DrillEnv(&url.URL{User: user}); !slices.Equal(got, want) {
+			t.Errorf("%s: %v", user.Username(), got)
+		}
+	}
+}
