@@ -6,7 +6,11 @@ GO      = go
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS = -s -w -X main.version=$(VERSION)
 # What needs the built binary, or a server that is built or fetched, runs in `make e2e`, and only there. The longest come first.
-E2E     = ./test/e2e ./test/dataplane ./test/schemathesis ./test/gitops ./test/fault $(shell grep -rlE '^//go:build .*e2e' --include='*_test.go' internal test | xargs -n1 dirname | sort -u | sed 's,^,./,')
+ALL     = ./test/e2e ./test/dataplane ./test/schemathesis ./test/gitops ./test/fault $(shell grep -rlE '^//go:build .*e2e' --include='*_test.go' internal test | xargs -n1 dirname | sort -u | sed 's,^,./,')
+E2E     = $(ALL)
+# Those that need no server that is built can run while these are; the rest is LATE.
+EARLY   = ./test/schemathesis ./test/fault ./test/keycloak ./internal/sso/keycloak
+LATE    = $(filter-out $(EARLY),$(ALL))
 UNIT    = $(shell $(GO) list ./... | grep -vE '/test/(e2e|fault|clients|dataplane)')
 CROSS   = linux/arm64 darwin/arm64 windows/amd64
 CROSS_ALL = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
@@ -61,6 +65,9 @@ e2e: build ## tests on the built binary, on Keycloak, Kubernetes, Argo CD, Consu
 
 e2e/large: build ## deployments of repositories of 2 GiB (some minutes, and 6 GB below the directory for temporary files)
 	@test/with-kubernetes.sh test/with-argocd.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" DROVER_TEST_REPOSITORY_MIB=$(or $(MIB),2048) $(GO) test -count=1 -timeout 60m -v -tags e2e -run "^TestLargeRepositories$$" ./test/gitops'
+
+e2e/early: build ## those of make e2e that need no server that is built
+	@test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-rabbitmq.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -count=1 -timeout 45m -tags e2e $(EARLY) | $(GO) run ./test/report e2e/early'
 
 build/chaos: ## bin/chaos/drover, in which DROVER_CHAOS=ledger=0.2,kubernetes=0.2,seed=1 has that share of calls fail
 	$(GO) build -trimpath -tags chaos -ldflags '$(LDFLAGS)' -o bin/chaos/ ./cmd/drover
