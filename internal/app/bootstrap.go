@@ -339,7 +339,8 @@ func BootstrapDestroy(ctx context.Context, c BootstrapConfig) error {
 	if b.where.kind != "local" {
 		return fault.New(fault.Invalid, "what runs on Kubernetes is removed there: kubectl delete namespace %s, then the directory %s", b.Namespace, b.State)
 	}
-	if _, err := os.Stat(b.State); err != nil {
+	_, ledgerErr := os.Stat(b.ledgerDir())
+	if _, err := os.Stat(b.runDir()); err != nil && ledgerErr != nil {
 		return fault.New(fault.NotFound, "there is no bootstrap in %s", b.State)
 	}
 	unlock, err := lockState(b.State)
@@ -354,11 +355,11 @@ func BootstrapDestroy(ctx context.Context, c BootstrapConfig) error {
 		}
 	}
 	// Only what bootstrap makes there goes; the rest of the directory is somebody's.
-	for _, name := range []string{"run", "ledger", "replica", "bootstrap.lock"} {
+	// The lock stays: whoever waits for it must not hold another one than the next.
+	for _, name := range []string{"run", "ledger", "replica"} {
 		if err := os.RemoveAll(filepath.Join(b.State, name)); err != nil {
 			return fault.New(fault.Unavailable, "the state cannot be removed: %w", err)
 		}
 	}
-	_ = os.Remove(b.State) // where nothing else is in it
 	return nil
 }

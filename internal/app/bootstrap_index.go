@@ -71,7 +71,7 @@ func gitHubNames(ctx context.Context, api, org, prefix, token string) ([]string,
 	client := &http.Client{Timeout: 30 * time.Second}
 	var out []string
 	for _, of := range []string{"orgs", "users"} {
-		for page := 1; page <= 10; page++ {
+		for page := 1; ; page++ {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/%s/%s/repos?per_page=100&page=%d", api, of, url.PathEscape(org), page), nil)
 			if err != nil {
 				return nil, err
@@ -92,6 +92,9 @@ func gitHubNames(ctx context.Context, api, org, prefix, token string) ([]string,
 			var found []struct{ Name string }
 			if err != nil || res.StatusCode != http.StatusOK || json.Unmarshal(data, &found) != nil {
 				return nil, fault.New(fault.Unavailable, "GitHub answers %d to who asks for the repositories of %s; name them with --repositories", res.StatusCode, org)
+			}
+			if page > 10 && len(found) > 0 {
+				return nil, fault.New(fault.Invalid, "%s has more than 1000 repositories: name those that are meant with --repositories", org).Because("too-many")
 			}
 			for _, r := range found {
 				if strings.HasPrefix(r.Name, prefix) && repositoryName.MatchString(r.Name) {

@@ -15,47 +15,34 @@ import (
 
 // dryRun tells what would be made, and touches nothing but a directory of its own.
 func (b *bootstrap) dryRun(ctx context.Context) error {
-	dir := b.ledgerDir()
-	if _, err := os.Stat(dir); err != nil {
-		temp, err := os.MkdirTemp("", "drover-bootstrap-")
-		if err != nil {
-			return fault.New(fault.Invalid, "cannot make a directory for the plan: %w", err)
+	handed, err := b.begun(ctx)
+	if err != nil {
+		return err
+	}
+	if handed != nil {
+		b.report.Outcome, b.report.Server = "unchanged", handed.To
+		return nil
+	}
+	temp, err := os.MkdirTemp("", "drover-bootstrap-")
+	if err != nil {
+		return fault.New(fault.Invalid, "cannot make a directory for the plan: %w", err)
+	}
+	defer os.RemoveAll(temp)
+	for i, c := range b.where.connections {
+		if c.Executor == "process" { // there are no programs yet
+			own, _ := b.processes(temp, c.Options["path"])
+			b.where.connections[i] = own
 		}
-		defer os.RemoveAll(temp)
-		dir = filepath.Join(temp, "ledger")
-		for i, c := range b.where.connections {
-			if c.Executor == "process" { // there are no programs yet
-				own, _ := b.processes(temp, c.Options["path"])
-				b.where.connections[i] = own
-			}
-		}
-		if b.where.kind == "local" {
-			if err := b.where.ready(ctx); err != nil {
-				return err
-			}
-		}
-	} else {
-		unlock, err := lockState(b.State)
-		if err != nil {
+	}
+	if b.where.kind == "local" {
+		if err := b.where.ready(ctx); err != nil {
 			return err
 		}
-		defer unlock()
 	}
 	b.report.Outcome = "planned"
-	return b.work(ctx, dir, func(ctx context.Context, s *Server) error {
+	return b.work(ctx, filepath.Join(temp, "ledger"), func(ctx context.Context, s *Server) error {
 		order := environment.PlanOrder{Environment: metaName, Parameters: b.where.parameters}
-		o, err := s.environments.Get(ctx, metaName)
-		if err == nil {
-			e, err := environment.Decode(o)
-			if err != nil {
-				return err
-			}
-			if e.Spec.Handed != nil {
-				b.report.Outcome, b.report.Server = "unchanged", e.Spec.Handed.To
-				return nil
-			}
-			order.Keep = true
-		}
+		var err error
 		if order.Template, err = b.template(ctx, s); err != nil {
 			return err
 		}
@@ -64,6 +51,36 @@ func (b *bootstrap) dryRun(ctx context.Context) error {
 		}
 		return b.show(ctx, s, order)
 	})
+}
+
+// begun tells to whom the environment was handed over; nil: nothing is there. It is
+// asked of a ledger that nobody works on: what was begun is not gone on with for a plan.
+func (b *bootstrap) begun(ctx context.Context) (*environment.Handed, error) {
+	if _, err := os.Stat(b.ledgerDir()); err != nil {
+		return nil, nil
+	}
+	unlock, err := lockState(b.State)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	s, err := b.laptop(ctx, b.ledgerDir())
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	o, err := s.environments.Get(ctx, metaName)
+	if fault.Is(err, fault.NotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	e, err := environment.Decode(o)
+	if err == nil && e.Spec.Handed == nil {
+		err = fault.New(fault.Conflict, "it was begun, and is %s: run it without --dry-run, which goes on with it, or destroy it", e.Phase).Because("begun")
+	}
+	return e.Spec.Handed, err
 }
 
 // list tells what a template makes where there is nothing yet that could be asked.

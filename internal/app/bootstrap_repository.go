@@ -17,9 +17,11 @@ import (
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/command"
+	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/source"
+	"github.com/droverhq/drover/internal/template"
 )
 
 // BootstrapRepository is what was found in a repository, and what came of it.
@@ -46,6 +48,7 @@ type desk struct {
 	to    *Server
 	bus   bus.Bus
 	token string
+	meta  string // name of the template that Drover itself is made of
 }
 
 // repositories sends the environments that repositories describe to the new Drover.
@@ -91,6 +94,10 @@ func (b *bootstrap) repositories(ctx context.Context) (sent bool, err error) {
 	return sent, nil
 }
 
+// asTenant is who orders what repositories describe: no operator, since whoever may
+// push to one would have the connections that are for operators, and so the machine.
+var asTenant = access.Claims{User: "admin", Org: "local", OrgAdmin: true}
+
 // desk opens the new control plane's ledger, and its broker.
 func (b *bootstrap) desk(ctx context.Context) (*desk, error) {
 	s, err := b.laptop(ctx, b.ledgerDir())
@@ -98,6 +105,14 @@ func (b *bootstrap) desk(ctx context.Context) (*desk, error) {
 		return nil, err
 	}
 	defer s.Close()
+	o, err := s.environments.Get(ctx, metaName)
+	if err != nil {
+		return nil, err
+	}
+	e, err := environment.Decode(o)
+	if err != nil {
+		return nil, err
+	}
 	out, err := s.environments.Outputs(ctx, metaName, true)
 	if err != nil {
 		return nil, err
@@ -109,11 +124,12 @@ func (b *bootstrap) desk(ctx context.Context) (*desk, error) {
 	}
 	broker.User = url.UserPassword("drover", text("broker_password"))
 	d := &desk{}
+	d.meta, _, _ = strings.Cut(e.Spec.Version, "@")
 	if d.to, err = b.replica(ctx, text("database"), text("master_key")); err != nil {
 		return nil, err
 	}
 	if d.bus, err = buses["rabbitmq"](d.to, bus.Options{"url": broker.String()}); err == nil {
-		d.token, _, err = d.to.issuer.Issue(ctx, access.Claims{User: "admin", Org: "local", OrgAdmin: true, Admin: true}, time.Hour)
+		d.token, _, err = d.to.issuer.Issue(ctx, asTenant, time.Hour)
 	}
 	if err != nil {
 		d.to.Close()
@@ -189,14 +205,17 @@ func (b *bootstrap) repository(ctx context.Context, d *desk, name string) (r Boo
 	versions := map[string]string{} // by name of the template
 	var wrong []string
 	for _, dir := range templateDirs(tree) {
+		if name == b.Prefix+"meta" && dir == b.where.kind {
+			continue // Drover itself is made of it
+		}
 		part := source.Tree{Commit: tree.Commit, Files: below(tree, dir), Author: tree.Author, Time: tree.Time, Message: tree.Message}
-		o, _, err := d.to.templates.AddTree(ctx, part, b.repositoryURL(name)+"//"+dir)
+		o, err := d.add(ctx, part, b.repositoryURL(name)+"//"+dir)
 		if err != nil {
 			wrong = append(wrong, fmt.Sprintf("%s: %v", dir, err))
 			continue
 		}
-		template, _, _ := strings.Cut(o.ID, "@")
-		versions[template] = o.ID
+		of, _, _ := strings.Cut(o.ID, "@")
+		versions[of] = o.ID
 		r.Templates = append(r.Templates, o.ID)
 	}
 	for _, file := range slices.Sorted(keysOf(tree.Files)) {
@@ -220,6 +239,24 @@ func (b *bootstrap) repository(ctx context.Context, d *desk, name string) (r Boo
 	}
 	r.Error = strings.Join(wrong, "\n")
 	return r, sent
+}
+
+// add keeps a template, which is not the one that Drover itself is made of: who
+// changes that is an operator.
+func (d *desk) add(ctx context.Context, tree source.Tree, from string) (ledger.Object, error) {
+	files := map[string][]byte{}
+	for name, f := range tree.Files {
+		files[name] = f.Data
+	}
+	o, _, err := d.to.templates.Add(ctx, template.Addition{Files: files, Origin: from, DryRun: true})
+	if err != nil {
+		return o, err
+	}
+	if name, _, _ := strings.Cut(o.ID, "@"); name == d.meta {
+		return o, fault.New(fault.Denied, "Drover itself is made of the template %s: give this one another name", name).Because("template")
+	}
+	o, _, err = d.to.templates.AddTree(ctx, tree, from)
+	return o, err
 }
 
 func keysOf(m map[string]source.File) func(func(string) bool) {

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/droverhq/drover/internal/app"
 	"github.com/droverhq/drover/internal/fault"
@@ -63,6 +65,10 @@ func TestRepositoriesOfGitHub(t *testing.T) {
 			fmt.Fprint(w, "["+strings.Repeat(`{"name":"other"},`, 99)+`{"name":"infra-b"}]`)
 		case r.URL.Path == "/orgs/acme/repos" && r.URL.Query().Get("page") == "2":
 			fmt.Fprint(w, `[{"name":"infra-a"}]`)
+		case r.URL.Path == "/orgs/huge/repos":
+			fmt.Fprint(w, "["+strings.Repeat(`{"name":"infra-a"},`, 99)+`{"name":"infra-b"}]`)
+		case r.URL.Path == "/users/huge/repos":
+			fmt.Fprint(w, `[]`)
 		default:
 			http.Error(w, "rate limited", http.StatusForbidden)
 		}
@@ -81,6 +87,36 @@ func TestRepositoriesOfGitHub(t *testing.T) {
 	}
 	if got, err := app.GitHubNames(t.Context(), s.URL, "limited", "infra-", ""); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("who is refused gets %v, %v", got, err)
+	}
+	if got, err := app.GitHubNames(t.Context(), s.URL, "huge", "infra-", ""); fault.Reason(err) != "too-many" {
+		t.Errorf("of more than anybody reads there are %d, %v", len(got), err)
+	}
+}
+
+// Who may push to a repository is no operator.
+func TestRepositoriesOrderAsATenant(t *testing.T) {
+	if c := app.AsTenant; c.Admin || !c.OrgAdmin || c.Org != "local" || c.User != "admin" {
+		t.Errorf("they order as %+v", c)
+	}
+}
+
+func TestDryRunTouchesNothingThatWasBegun(t *testing.T) {
+	state := t.TempDir()
+	s, err := app.New(t.Context(), app.Config{Settings: app.Settings{DataDir: filepath.Join(state, "ledger"), Listen: "127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.BeginMeta(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	told := 0
+	_, err = app.Bootstrap(t.Context(), app.BootstrapConfig{
+		BootstrapSettings: app.BootstrapSettings{Location: "local", State: state, DryRun: true, Timeout: time.Minute},
+		Tell:              func(app.BootstrapEvent) { told++ },
+	})
+	if fault.Reason(err) != "begun" || !strings.Contains(err.Error(), "without --dry-run") || told > 0 {
+		t.Errorf("it told %d things and ended with %v", told, err)
 	}
 }
 

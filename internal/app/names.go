@@ -203,6 +203,7 @@ func (s *Server) role() string {
 
 // unready is why nobody should be sent here, as /readyz says.
 func (s *Server) unready(ctx context.Context) error {
+	ctx = context.WithValue(ctx, insideKey{}, true) // nobody's connection, so without TLS
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/readyz", nil)
 	if err != nil {
 		return err

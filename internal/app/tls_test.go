@@ -237,3 +237,12 @@ func TestTheServerTellsOfItsFiles(t *testing.T) {
 		t.Errorf("of a bundle that is none: %q", text)
 	}
 }
+
+// What Consul is told needs no connection, so it has no TLS.
+func TestReadyOverTLSIsSoInside(t *testing.T) {
+	p := secure(t, "")
+	p.get(keypair.Files{CA: p.ca.BundlePath(), Name: "drover.example.org"}, "", "/readyz")
+	if err := p.Unready(t.Context()); err != nil {
+		t.Errorf("Consul is told: %v", err)
+	}
+}

@@ -76,6 +76,14 @@ func readCertificates(path string) (out []*x509.Certificate, err error) {
 	return out, nil
 }
 
+// syncDir makes what was renamed survive a power cut, where directories can be synced.
+func syncDir(dir string) {
+	if d, err := os.Open(dir); err == nil {
+		_ = d.Sync()
+		_ = d.Close()
+	}
+}
+
 // replace writes a file at once: whoever reads it sees the old or the new.
 func replace(path string, data []byte, mode os.FileMode) error {
 	err := func() error {
@@ -88,7 +96,11 @@ func replace(path string, data []byte, mode os.FileMode) error {
 		if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 			return err
 		}
-		return os.Rename(f.Name(), path)
+		if err := os.Rename(f.Name(), path); err != nil {
+			return err
+		}
+		syncDir(filepath.Dir(path))
+		return nil
 	}()
 	if err != nil {
 		return fault.New(fault.Invalid, "cannot write %s: %w", path, err)

@@ -116,6 +116,49 @@ func TestLastKnownAnswer(t *testing.T) {
 	}
 }
 
+// slow answers when it is told to.
+type slow chan error
+
+func (f slow) Find(context.Context, discovery.Name) (discovery.Answer, error) {
+	f <- nil // asked
+	if err := <-f; err != nil {
+		return discovery.Answer{}, err
+	}
+	return discovery.Answer{Endpoints: []discovery.Endpoint{{Host: "192.0.2.2", Port: 1}}}, nil
+}
+
+// switching asks whoever is in it.
+type switching struct{ discovery.Finder }
+
+// Who fails puts nothing older in the place of what another has found meanwhile.
+func TestAFailureBringsNothingOlderBack(t *testing.T) {
+	name := discovery.Name{Service: "postgres"}
+	f := &switching{&finder{endpoints: []discovery.Endpoint{{Host: "192.0.2.1", Port: 1}}}}
+	m := discovery.Remember(f)
+	if _, err := m.Find(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	away := slow(make(chan error))
+	f.Finder = away
+	failed := make(chan discovery.Answer)
+	go func() {
+		a, _ := m.Find(t.Context(), name)
+		failed <- a
+	}()
+	<-away
+	f.Finder = &finder{endpoints: []discovery.Endpoint{{Host: "192.0.2.2", Port: 1}}}
+	if _, err := m.Find(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	away <- fault.New(fault.Unavailable, "away")
+	if a := <-failed; len(a.Endpoints) != 1 || a.Endpoints[0].Host != "192.0.2.2" {
+		t.Errorf("who failed has %+v", a)
+	}
+	if a := m.Stale()[name]; len(a.Endpoints) != 1 || a.Endpoints[0].Host != "192.0.2.2" {
+		t.Errorf("what is known is %+v", a)
+	}
+}
+
 func TestDial(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

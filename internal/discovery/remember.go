@@ -57,6 +57,9 @@ func (m *Memory) Find(ctx context.Context, name Name) (Answer, error) {
 	if !ok || ctx.Err() != nil {
 		return Answer{}, err
 	}
+	if newer, there := m.known[name]; there { // somebody may have had an answer meanwhile
+		old = newer
+	}
 	old.Stale = err
 	m.known[name] = old
 	return copied(old), nil

@@ -74,8 +74,8 @@ func (s *Service) letGo(ctx context.Context, e Environment, to string) (Environm
 		switch {
 		case e.Phase != OK || e.Spec.Next != nil || e.Status.Laid != e.Spec.Turn || e.Status.Operation != "":
 			return fault.New(fault.Conflict, "environment %s is %s: it is handed over once it is %s and nothing is under way", e.Name, e.Phase, OK).Because("phase")
-		case e.Spec.Destroy || e.Spec.Previous != nil:
-			return fault.New(fault.Conflict, "environment %s was changed since it was made: it stays where it is", e.Name).Because("phase")
+		case e.Spec.Destroy:
+			return fault.New(fault.Conflict, "environment %s is to be destroyed: it stays where it is", e.Name).Because("phase")
 		}
 		e.Spec.Handed = &Handed{To: to, At: s.Now().UTC()}
 		return nil
@@ -173,6 +173,7 @@ func (b Bundle) set(sealed map[string]string) (ledger.Set, error) {
 	}
 	// Plans, operations, records and logs stay where they were made.
 	e.Spec.Handed, e.Spec.Plan, e.Status.Operation, e.Status.EndPlan = nil, "", "", ""
+	e.Spec.Previous = nil // its template is not here: nobody can go back to it
 	renew(e.Status.Secrets, sealed)
 	put, err := e.put("adopt")
 	if err != nil {

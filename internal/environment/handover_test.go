@@ -83,6 +83,33 @@ func TestHandedOverHasOneKeeper(t *testing.T) {
 	}
 }
 
+// An upgrade that was done is no reason to keep it: its new keeper has the template of
+// now alone, and nobody can go back there.
+func TestHandedOverAfterAnUpgrade(t *testing.T) {
+	from, to := begin(t), begin(t)
+	from.add("1", correcting())
+	e, _, err := from.s.Create(operator, environment.PlanOrder{Environment: "meta", Template: "shop", Parameters: map[string]any{"size": "small"}})
+	from.must(err)
+	from.work(time.Minute)
+	from.add("2", correcting())
+	to.add("2", correcting())
+	_, _, err = from.s.Change(operator, environment.PlanOrder{Environment: "meta", Template: "shop", Keep: true})
+	from.must(err)
+	from.work(time.Minute)
+	if from.env(e.ID).Spec.Previous == nil {
+		t.Fatal("it was not upgraded")
+	}
+	b, err := from.s.HandOver(operator, "meta", "there")
+	from.must(err)
+	to.forge.made, to.forge.saved = from.forge.made, from.forge.saved
+	_, _, err = to.s.TakeOver(operator, b)
+	to.must(err)
+	to.work(time.Minute)
+	if now := to.env(e.ID); now.Phase != environment.OK || now.Status.Counts.Ready != 2 || now.Spec.Previous != nil {
+		t.Errorf("its new keeper has it as %s, %+v, before it was %+v", now.Phase, now.Status.Counts, now.Spec.Previous)
+	}
+}
+
 func TestHandedOverIsRefusedAtItsOldPlace(t *testing.T) {
 	from, _, _, _ := hand(t)
 	for name, verb := range map[string]func() error{

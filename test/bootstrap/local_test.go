@@ -42,18 +42,32 @@ metadata: {name: shop-staging}
 spec: {template: shop, parameters: {size: large}, tags: [staging]}
 `
 
+// evil runs a program on the machine, if it is let.
+const evil = `apiVersion: drover.dev/v1
+kind: Template
+metadata: {name: evil}
+spec:
+  version: 1.0.0
+  resources:
+    - {name: shell, executor: process, with: {name: evil, program: sh, args: ["-c", "sleep 1000"]}}
+`
+
 func TestLocal(t *testing.T) {
 	w := newWorld(t)
 	git := gitserver.Start(t)
 	repo := func(name string, files map[string]gitserver.Entry) {
 		git.Repo(t, "acme/infra-"+name).Commit(t, "main", files)
 	}
-	repo("meta", map[string]gitserver.Entry{"drover.yaml": gitserver.File("apiVersion: drover.dev/v1\nkind: Repositories\nspec: {repositories: [infra-missing, infra-malformed, infra-hostile, infra-shop]}\n")})
+	repo("meta", map[string]gitserver.Entry{"drover.yaml": gitserver.File("apiVersion: drover.dev/v1\nkind: Repositories\nspec: {repositories: [infra-missing, infra-malformed, infra-hostile, infra-evil, infra-shop]}\n")})
 	repo("shop", map[string]gitserver.Entry{"shop/template.yaml": gitserver.File(shop), "environments/staging.yaml": gitserver.File(shopEnvironment)})
 	repo("malformed", map[string]gitserver.Entry{"environments/a.yaml": gitserver.File("kind: [Environment"), "t/template.yaml": gitserver.File("nonsense: true\n")})
 	repo("hostile", map[string]gitserver.Entry{"environments/a.yaml": gitserver.Symlink("../../../../etc/passwd"),
 		"environments/b.yaml": gitserver.File(strings.Replace(shopEnvironment, "shop-staging", "meta", 1)),
 		"environments/c.yaml": gitserver.File(strings.Replace(shopEnvironment, "template: shop", "template: ../../meta-local", 1))})
+	repo("evil", map[string]gitserver.Entry{"evil/template.yaml": gitserver.File(evil),
+		"own/template.yaml":      gitserver.File(strings.Replace(shop, "{name: shop}", "{name: meta-local}", 1)),
+		"environments/evil.yaml": gitserver.File("apiVersion: drover.dev/v1\nkind: Environment\nmetadata: {name: evil}\nspec: {template: evil}\n"),
+		"environments/more.yaml": gitserver.File("apiVersion: drover.dev/v1\nkind: Environment\nmetadata: {name: more}\nspec: {template: meta-local, parameters: {directory: /tmp, drover: /bin/true, port: 2000}}\n")})
 	of := []string{"--base-url", git.URL, "--github-organisation", "acme", "--repository-prefix", "infra-"}
 
 	// A plan first: nothing is there after it.
@@ -96,15 +110,21 @@ func TestLocal(t *testing.T) {
 	}
 	told := said
 	for _, l := range lines {
-		told += l.Name + " " + l.Phase + " " + l.Message + "\n"
+		told += l.Step + " " + l.Name + " " + l.Phase + " " + l.Message + "\n"
 	}
-	for _, want := range []string{"infra-missing", "infra-malformed", "infra-hostile", "shop-staging there"} {
+	for _, want := range []string{"infra-missing", "infra-malformed", "infra-hostile", "shop-staging there", "Drover itself is made of the template meta-local", "environment more failed"} {
 		if !strings.Contains(told, want) {
 			t.Errorf("%q is not told:\n%s", want, told)
 		}
 	}
 	if phase, _ := w.phase("meta"); phase != "Deployed-OK" {
 		t.Errorf("meta is %s after that", phase)
+	}
+
+	// Who may push to a repository has no program run here.
+	drover.Until(t, "what would run a program is refused", func() bool { phase, _ := w.phase("evil"); return strings.Contains(phase, "Fail") })
+	if _, err := os.Lstat(filepath.Join(w.state, "run", "evil")); err == nil || len(w.processes()["evil"]) > 0 {
+		t.Errorf("a repository's program runs: %v, %v", err, w.processes())
 	}
 
 	// The new keeper keeps it.

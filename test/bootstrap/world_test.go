@@ -166,7 +166,7 @@ func (w *world) must(more ...string) line {
 // logs are the last of what the programs have said.
 func (w *world) logs() string {
 	var out strings.Builder
-	all, _ := filepath.Glob(filepath.Join(w.state, "run", "*", "output.log"))
+	all, _ := filepath.Glob(filepath.Join(w.state, "run", ".programs", "*", "output.log"))
 	for _, name := range all {
 		data, _ := os.ReadFile(name)
 		fmt.Fprintf(&out, "== %s\n%s\n", name, data[max(0, len(data)-2000):])
@@ -225,7 +225,7 @@ func (w *world) pid(name string) int {
 		Ready bool
 	}
 	drover.Until(w.t, name+" works", func() bool {
-		data, err := os.ReadFile(filepath.Join(w.state, "run", name, ".drover/record.json"))
+		data, err := os.ReadFile(filepath.Join(w.state, "run/.programs", name, "record.json"))
 		if err == nil {
 			err = json.Unmarshal(data, &rec)
 		}

@@ -17,11 +17,15 @@ import (
 	"github.com/droverhq/drover/internal/program"
 )
 
-// In the directory of a program are its files and data, what it prints, and what
-// we know of it.
+// The directory of a program, its home, is the program's: its files and data are
+// there, and it may do with them what it likes. What we know of it, and what it prints,
+// is beside all homes, where programs of other users cannot write: we act on it.
 const (
-	own    = ".drover"
-	output = "output.log"
+	records = ".programs" // no name of a program begins with a dot
+	about   = "record.json"
+	output  = "output.log"
+	unused  = "home"    // of a record: the home, until it is where it belongs
+	own     = ".drover" // of a home: we have made it
 )
 
 // directory is the connection's.
@@ -31,9 +35,33 @@ type directory struct {
 }
 
 func (p directory) home(name string) string    { return filepath.Join(p.at, name) }
-func (p directory) logPath(name string) string { return filepath.Join(p.home(name), output) }
+func (p directory) known(name string) string   { return filepath.Join(p.at, records, name) }
+func (p directory) logPath(name string) string { return filepath.Join(p.known(name), output) }
 
-// record is whose a directory is, and what was done in it: <home>/.drover/record.json.
+// homes are what there may be where the home of a record belongs.
+type homes int
+
+const (
+	nothing homes = iota
+	ours
+	theirs
+)
+
+// look tells what is there. The record and an unused home come into being at once, and
+// that one goes where it belongs at once: who was killed in between has left no doubt.
+func (p directory) look(name string) (is homes, begun bool) {
+	_, err := os.Lstat(filepath.Join(p.known(name), unused))
+	begun = err == nil
+	if _, err := os.Lstat(p.home(name)); err != nil {
+		return nothing, begun
+	}
+	if _, err := os.Lstat(filepath.Join(p.home(name), own)); err != nil || begun {
+		return theirs, begun
+	}
+	return ours, false
+}
+
+// record is whose a directory is, and what was done in it.
 type record struct {
 	Name     string           `json:"name"`
 	ID       string           `json:"id"`     // of the resource
@@ -69,7 +97,7 @@ func (rec *record) nonce() string {
 
 // record reads the record of a directory; nil: it is nobody's, or not there.
 func (p directory) record(name string) (*record, error) {
-	data, err := os.ReadFile(filepath.Join(p.home(name), own, "record.json"))
+	data, err := os.ReadFile(filepath.Join(p.known(name), about))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(p.at); err != nil {
@@ -90,7 +118,7 @@ func (p directory) record(name string) (*record, error) {
 func (p directory) keep(rec *record) error {
 	data, err := json.Marshal(rec)
 	if err == nil {
-		err = replace(filepath.Join(p.home(rec.Name), own, "record.json"), data)
+		err = replace(filepath.Join(p.known(rec.Name), about), data)
 	}
 	if err != nil {
 		return fault.New(fault.Unavailable, "the directory of program %s cannot be written", rec.Name)
@@ -120,6 +148,7 @@ func replace(path string, data []byte) error {
 // survey is what was seen.
 type survey struct {
 	here  *record   // where it is wanted; nil: nothing is
+	lost  *record   // of what was there: somebody has removed its directory
 	old   []*record // where it was
 	alive bool
 	files map[string]*stamp // those that were written, as they are; nil: gone
@@ -135,8 +164,10 @@ func (p directory) survey(r executor.Resource, w wanted) (s survey, err error) {
 			if _, err := os.Lstat(p.home(w.name)); err == nil {
 				return s, executor.NotOurs("the directory " + w.name)
 			}
-		} else if s.here.ID != r.ID {
+		} else if is, begun := p.look(w.name); s.here.ID != r.ID || is == theirs {
 			return s, executor.NotOurs("the directory " + w.name)
+		} else if is == nothing && !begun {
+			s.here, s.lost = nil, s.here
 		}
 	}
 	for _, name := range r.Memory().Names {

@@ -1,8 +1,8 @@
 // Package process makes resources that are programs running on the server's own
 // machine: a database, a broker, Drover itself. They outlive who has started them.
 //
-// It owns a directory per program (its files, its data, its output, and the record
-// of whose it is and how it was started), and the process. It must not know what
+// It owns a directory per program (its files and its data), what it prints and the
+// record of whose it is and how it was started, and the process. It must not know what
 // the programs are. It runs whatever it is told to: there is no connection of it
 // unless an operator has made one, and that is for operators alone unless it says
 // otherwise.
@@ -59,7 +59,7 @@ func (Executor) Describe() executor.Description {
 					"description": "that it listens on, by name: taken by somebody else, it is not started"},
 				"prepare": map[string]any{"type": "array", "maxItems": 20, "description": "commands that are run once, before the first start", "items": map[string]any{
 					"type": "object", "additionalProperties": false, "required": []any{"command"}, "properties": map[string]any{
-						"command": list("program and arguments"),
+						"command": list("program and arguments; everybody on the machine can read them"),
 						"stdin":   text("what it reads"),
 					}}},
 				"clear":  list("paths in its directory that are removed before the commands of prepare: one that was cut short begins anew"),

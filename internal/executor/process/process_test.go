@@ -68,7 +68,7 @@ func TestContract(t *testing.T) {
 			}
 		},
 		Delete: func(t testing.TB, n int) {
-			for _, pid := range carriers(t, filepath.Join(dir, name(n), "output.log")) {
+			for _, pid := range carriers(t, filepath.Join(dir, ".programs", name(n), "output.log")) {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 			if err := os.RemoveAll(filepath.Join(dir, name(n))); err != nil {
@@ -103,8 +103,7 @@ func look(t testing.TB, dir string) map[string]string {
 			return nil
 		case err != nil:
 			return err
-		case d.IsDir() && d.Name() == ".drover":
-			return fs.SkipDir
+		case d.Name() == "record.json":
 		case d.Name() == "output.log":
 			out[path] = fmt.Sprint(len(carriers(t, path)) > 0)
 		case !d.IsDir():
@@ -176,7 +175,9 @@ func (w *world) observe() executor.Observation {
 	return o
 }
 
-func (w *world) pids() []int { return carriers(w.t, filepath.Join(w.dir, "one", "output.log")) }
+func (w *world) pids() []int {
+	return carriers(w.t, filepath.Join(w.dir, ".programs", "one", "output.log"))
+}
 
 func shell(script string) map[string]any {
 	return map[string]any{"program": "sh", "args": []any{"-c", script}}
@@ -208,7 +209,7 @@ func TestWhatDiedIsDriftAndComesBack(t *testing.T) {
 func TestAStartThatWasNotWrittenDown(t *testing.T) {
 	w := newWorld(t, shell(sleeper))
 	w.must()
-	record := filepath.Join(w.dir, "one", ".drover", "record.json")
+	record := filepath.Join(w.dir, ".programs", "one", "record.json")
 	data, err := os.ReadFile(record)
 	if err != nil {
 		t.Fatal(err)
@@ -353,10 +354,10 @@ func TestFilesAreForTheirOwnerAndInside(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v, %v", info.Mode(), err)
 	}
-	if info, err := os.Stat(filepath.Join(w.dir, "one", ".drover/record.json")); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(w.dir, ".programs", "one", "record.json")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the record is %v, %v", info.Mode(), err)
 	}
-	for _, path := range []string{"../x", "/etc/passwd", ".drover/record.json", "output.log", "a/../../b", "."} {
+	for _, path := range []string{"../x", "/etc/passwd", ".drover/x", "../.programs/one/record.json", "a/../../b", "."} {
 		r := executor.Resource{ID: "r2", Connection: w.c, Log: io.Discard, Inputs: map[string]any{"name": "two", "program": "sh", "files": map[string]any{path: "x"}}}
 		if _, err := process.New().Plan(t.Context(), r); !fault.Is(err, fault.Invalid) {
 			t.Errorf("the file %q: %v", path, err)

@@ -3,7 +3,10 @@ package process
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -13,37 +16,40 @@ import (
 
 // Revive starts all programs of a directory again that do not run, as they were
 // started last and in the order in which they were made, and waits for each until it
-// works: after the machine was restarted there is nobody else who could. It decides
-// nothing and writes nothing but what a start does.
+// works: after the machine was restarted there is nobody else who could. One that cannot
+// be started keeps none from it. It decides nothing and writes nothing but what a start does.
 func Revive(ctx context.Context, c executor.Connection, told func(name, what string)) error {
 	p, err := place(ctx, c)
 	if err != nil {
 		return err
 	}
-	all, err := p.all()
-	if err != nil {
+	all, wrong := p.all()
+	for _, rec := range all {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(wrong, err)
+		}
+		wrong = errors.Join(wrong, p.revive(ctx, rec, told))
+	}
+	return wrong
+}
+
+func (p directory) revive(ctx context.Context, rec *record, told func(name, what string)) error {
+	alive, err := p.alive(rec)
+	// What was prepared can be started, also where a change of it was cut short.
+	if err != nil || alive || !rec.Prepared || rec.Launch.Program == "" {
 		return err
 	}
-	for _, rec := range all {
-		alive, err := p.alive(rec)
-		if err != nil {
-			return err
-		}
-		if alive || rec.Beginning || rec.Launch.Program == "" {
-			continue
-		}
-		told(rec.Name, "does not run, and is started")
-		if err := p.stop(ctx, rec, time.Second); err != nil { // what it has left
-			return err
-		}
-		if err := p.start(ctx, rec); err != nil {
-			return err
-		}
-		if err := p.attend(ctx, rec); err != nil {
-			return err
-		}
-		told(rec.Name, "runs")
+	told(rec.Name, "does not run, and is started")
+	if err := p.stop(ctx, rec, time.Second); err != nil { // what it has left
+		return err
 	}
+	if err := p.start(ctx, rec); err != nil {
+		return err
+	}
+	if err := p.attend(ctx, rec); err != nil {
+		return err
+	}
+	told(rec.Name, "runs")
 	return nil
 }
 
@@ -72,27 +78,29 @@ func (p directory) attend(ctx context.Context, rec *record) error {
 	}
 }
 
-// all records of the directory, in the order in which they were made.
+// all records of the directory that can be read, in the order in which they were made.
 func (p directory) all() ([]*record, error) {
-	entries, err := os.ReadDir(p.at)
+	entries, err := os.ReadDir(filepath.Join(p.at, records))
+	if errors.Is(err, fs.ErrNotExist) { // no program was ever made
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "the directory of programs cannot be used")
 	}
 	var out []*record
+	var wrong error
 	for _, e := range entries {
 		if !e.IsDir() || !validName.MatchString(e.Name()) {
 			continue
 		}
 		rec, err := p.record(e.Name())
-		if err != nil {
-			return nil, err
-		}
+		wrong = errors.Join(wrong, err)
 		if rec != nil {
 			out = append(out, rec)
 		}
 	}
 	slices.SortFunc(out, func(x, y *record) int { return cmp.Compare(x.Number, y.Number) })
-	return out, nil
+	return out, wrong
 }
 
 // Running tells of all programs of a directory whether they run.

@@ -2,8 +2,10 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -51,9 +53,17 @@ func (p directory) make(ctx context.Context, r executor.Resource, w wanted, seen
 	}
 	rec := seen.here
 	if rec == nil {
+		if seen.lost != nil { // what has lost its directory may still run
+			if err := p.remove(ctx, seen.lost, w.grace); err != nil {
+				return err
+			}
+		}
 		if rec, err = p.settle(r, w.name, uid, gid); err != nil {
 			return err
 		}
+	}
+	if err := p.enter(rec); err != nil {
+		return err
 	}
 	restart := rec.Beginning || !seen.alive
 	for _, f := range seen.fields(w) {
@@ -109,35 +119,60 @@ func programs(w wanted) (out []string) {
 	return out
 }
 
-// settle makes the directory with its record at once: one without is never ours.
+// settle makes the record, with the home that is going to be used, at once.
 func (p directory) settle(r executor.Resource, name string, uid, gid int) (*record, error) {
 	rec := &record{Name: name, ID: r.ID, Number: time.Now().UnixNano(), Beginning: true, Pieces: map[string]piece{}}
 	fail := func(err error) error {
 		return fault.New(fault.Unavailable, "the directory of program %s cannot be made: %w", name, bare(err))
 	}
-	fresh, err := os.MkdirTemp(p.at, ".new-*")
+	if err := os.Mkdir(filepath.Join(p.at, records), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fail(err)
+	}
+	fresh, err := os.MkdirTemp(filepath.Join(p.at, records), ".new-*")
 	if err != nil {
 		return nil, fail(err)
 	}
 	defer os.RemoveAll(fresh) // gone already where all went well
-	if err := os.Mkdir(filepath.Join(fresh, own), 0o700); err != nil {
+	home := filepath.Join(fresh, unused)
+	if err := os.MkdirAll(filepath.Join(home, own), 0o700); err != nil {
 		return nil, fail(err)
 	}
-	inner := directory{at: p.at}
-	kept := *rec
-	kept.Name = filepath.Base(fresh)
-	if err := inner.keep(&kept); err != nil {
-		return nil, err
-	}
 	if uid >= 0 {
-		if err := os.Chown(fresh, uid, gid); err != nil {
+		if err := os.Chown(home, uid, gid); err != nil {
 			return nil, fail(err)
 		}
 	}
-	if err := os.Rename(fresh, p.home(name)); err != nil {
+	kept := *rec
+	kept.Name = filepath.Base(fresh)
+	if err := p.keep(&kept); err != nil {
+		return nil, err
+	}
+	// What has no record is what a removal has left that was cut short.
+	if there, err := p.record(name); err != nil || there != nil {
+		return nil, errors.Join(err, executor.NotOurs("the directory "+name))
+	}
+	if err := os.RemoveAll(p.known(name)); err != nil {
+		return nil, fail(err)
+	}
+	if err := os.Rename(fresh, p.known(name)); err != nil {
 		return nil, executor.NotOurs("the directory " + name)
 	}
 	return rec, nil
+}
+
+// enter puts the home where it belongs, unless it is there.
+func (p directory) enter(rec *record) error {
+	is, begun := p.look(rec.Name)
+	if is == nothing && begun {
+		// It takes nobody's place: not that of an empty directory either.
+		if err := os.Rename(filepath.Join(p.known(rec.Name), unused), p.home(rec.Name)); err == nil {
+			return nil
+		}
+	}
+	if is == ours {
+		return nil
+	}
+	return executor.NotOurs("the directory " + rec.Name)
 }
 
 // prepare runs what is run once.
@@ -145,8 +180,13 @@ func (p directory) prepare(ctx context.Context, r executor.Resource, rec *record
 	if rec.Prepared {
 		return nil
 	}
+	root, err := os.OpenRoot(p.home(rec.Name)) // links in there lead nowhere
+	if err != nil {
+		return fault.New(fault.Unavailable, "the directory of program %s cannot be used", rec.Name)
+	}
+	defer root.Close()
 	for _, name := range w.clear {
-		if err := os.RemoveAll(filepath.Join(p.home(rec.Name), filepath.FromSlash(name))); err != nil {
+		if err := root.RemoveAll(filepath.FromSlash(name)); err != nil {
 			return fault.New(fault.Unavailable, "%s of program %s cannot be removed: %w", name, rec.Name, bare(err))
 		}
 	}
@@ -176,12 +216,7 @@ func (p directory) prepare(ctx context.Context, r executor.Resource, rec *record
 }
 
 func (p directory) output(rec *record) (*os.File, error) {
-	root, err := os.OpenRoot(p.home(rec.Name)) // the program may have put a link there
-	if err != nil {
-		return nil, fault.New(fault.Unavailable, "the directory of program %s cannot be used", rec.Name)
-	}
-	defer root.Close()
-	f, err := root.OpenFile(output, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(p.logPath(rec.Name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "the output of program %s cannot be kept: %w", rec.Name, bare(err))
 	}

@@ -91,18 +91,29 @@ func (p directory) remove(ctx context.Context, rec *record, grace time.Duration)
 	if err := p.stop(ctx, rec, grace); err != nil {
 		return err
 	}
-	// The record goes last: until then the directory is ours.
-	entries, err := os.ReadDir(p.home(rec.Name))
-	for _, e := range entries {
-		if e.Name() != own {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(p.home(rec.Name), e.Name())))
-		}
-	}
-	if err == nil {
-		err = os.RemoveAll(p.home(rec.Name))
-	}
-	if err != nil {
+	if err := p.discard(rec.Name); err != nil {
 		return fault.New(fault.Unavailable, "the directory of program %s cannot be removed: %w", rec.Name, bare(err))
 	}
+	// The record goes last: until then the directory is ours.
+	if err := os.RemoveAll(p.known(rec.Name)); err != nil {
+		return fault.New(fault.Unavailable, "what is known of program %s cannot be removed: %w", rec.Name, bare(err))
+	}
 	return nil
+}
+
+// discard removes a home, if it is one: its mark goes last.
+func (p directory) discard(name string) error {
+	if is, _ := p.look(name); is != ours {
+		return nil
+	}
+	entries, err := os.ReadDir(p.home(name))
+	for _, e := range entries {
+		if e.Name() != own {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(p.home(name), e.Name())))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(p.home(name))
 }

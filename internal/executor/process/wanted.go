@@ -86,6 +86,9 @@ func read(r executor.Resource) (w wanted, err error) {
 	w.grace = duration(r.Input("grace").Text(), 30*time.Second)
 	w.Health = readHealth(r.Input("health").Value)
 	if in := r.Input("prepare"); in.Given {
+		if err := commandsOpen(r.Inputs["prepare"]); err != nil {
+			return w, err
+		}
 		w.add("prepare", in)
 		list, _ := in.Value.([]any)
 		for _, v := range list {
@@ -100,6 +103,24 @@ func read(r executor.Resource) (w wanted, err error) {
 		}
 	}
 	return w, w.check()
+}
+
+// commandsOpen refuses secrets in commands, which others on the machine can read. What
+// a command reads may be one.
+func commandsOpen(prepare any) error {
+	list, ok := prepare.([]any)
+	if !ok {
+		return executor.NewInput("prepare", prepare, true).Open()
+	}
+	for _, v := range list {
+		if m, ok := v.(map[string]any); ok {
+			v = m["command"]
+		}
+		if err := executor.NewInput("prepare[].command", v, true).Open(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // texts reads a map of texts, of which each is a piece.
@@ -152,7 +173,7 @@ func (w *wanted) check() error {
 func inside(name string) error {
 	p := filepath.Clean(filepath.FromSlash(name))
 	first, _, _ := strings.Cut(filepath.ToSlash(p), "/")
-	if !filepath.IsLocal(p) || p == "." || strings.ContainsRune(name, 0) || strings.EqualFold(first, own) || strings.EqualFold(first, output) {
+	if !filepath.IsLocal(p) || p == "." || strings.ContainsRune(name, 0) || strings.EqualFold(first, own) {
 		return fault.New(fault.Invalid, "%.128q is no path inside the program's directory", name)
 	}
 	return nil
