@@ -84,6 +84,13 @@ func (s *Sites) Sync(ctx context.Context, cluster string, m v1.Sync) (v1.Synced,
 			first, failed = out, err
 		}
 		next := s.next(tried)
+		if next != "" && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			// It is there, perhaps, and says nothing: no time is left for another one, so
+			// that is asked first the next time.
+			s.mu.Lock()
+			s.at = next
+			s.mu.Unlock()
+		}
 		if next == "" || ctx.Err() != nil || err != nil && !leave(err) {
 			return first, failed
 		}

@@ -2,8 +2,10 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/droverhq/drover/api/client"
 	v1 "github.com/droverhq/drover/api/v1"
@@ -14,11 +16,16 @@ import (
 type spot struct {
 	answer v1.Synced
 	err    error
+	silent bool // it never answers
 	asked  int
 }
 
-func (s *spot) Sync(context.Context, string, v1.Sync) (v1.Synced, error) {
+func (s *spot) Sync(ctx context.Context, _ string, _ v1.Sync) (v1.Synced, error) {
 	s.asked++
+	if s.silent {
+		<-ctx.Done()
+		return v1.Synced{}, ctx.Err()
+	}
 	return s.answer, s.err
 }
 
@@ -73,5 +80,31 @@ func TestAgentsChangeOver(t *testing.T) {
 				t.Errorf("it stays with %s", at)
 			}
 		})
+	}
+}
+
+// A site that is there and never answers takes all the time there is: the next time
+// another one is asked first.
+func TestAgentLeavesASilentSite(t *testing.T) {
+	east, west := &spot{answer: v1.Synced{Epoch: 1, Sites: []string{"east", "west"}}}, &spot{answer: v1.Synced{Epoch: 2}}
+	sites, err := agent.NewSites(agent.Dir(t.TempDir()), "east", func(server string) (agent.Client, error) {
+		return map[string]agent.Client{"east": east, "west": west}[server], nil
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sites.Sync(t.Context(), "edge", v1.Sync{}); err != nil {
+		t.Fatal(err)
+	}
+	east.silent = true
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := sites.Sync(ctx, "edge", v1.Sync{Epoch: 1}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("it got %v", err)
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), time.Minute) // for a site that is silent
+	defer cancel()
+	if out, err := sites.Sync(ctx, "edge", v1.Sync{Epoch: 1}); err != nil || out.Epoch != 2 {
+		t.Errorf("it got %+v, %v", out, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/droverhq/drover/internal/discovery"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/site"
 	"github.com/droverhq/drover/internal/sqlledger"
@@ -27,6 +28,13 @@ func NewKeeper(c Config, url string, standing sqlledger.Standing) Keeper {
 	k.view = site.View{Role: c.role(), Site: c.Site, Database: site.Database{Known: true, Epoch: standing.Epoch}}
 	k.peer.url = k.configured()
 	return Keeper{k}
+}
+
+// Find has names found by f, as with --consul.
+func (x Keeper) Find(f discovery.Finder) {
+	known := discovery.Remember(f)
+	x.k.needs.names = &names{Dialer: discovery.Dialer{Finder: known}, finder: known}
+	x.k.client, x.k.peer.url = peerClient(x.k.needs.names), x.k.configured()
 }
 
 // Ask asks the other site once.

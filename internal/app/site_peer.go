@@ -82,7 +82,7 @@ func (k *keeper) configured() string {
 		port = "0"
 	}
 	c := k.cfg
-	return cmp.Or(k.needs.names.url(c.PrimaryURL), clusterURL(c.PrimaryCluster, port), k.needs.names.url(c.SecondaryURL))
+	return k.needs.names.url(cmp.Or(c.PrimaryURL, clusterURL(c.PrimaryCluster, port), c.SecondaryURL))
 }
 
 // primary is where to write; the caller has the lock.

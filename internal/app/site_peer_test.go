@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/app"
+	"github.com/droverhq/drover/internal/discovery"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/site"
 	"github.com/droverhq/drover/internal/sqlledger"
@@ -50,6 +52,26 @@ func TestSiteHearsTheOtherSiteAlone(t *testing.T) {
 				t.Errorf("it has heard %+v, %v", peer, err)
 			}
 		})
+	}
+}
+
+// place is where every service is.
+type place struct{ endpoint discovery.Endpoint }
+
+func (p place) Find(context.Context, discovery.Name) (discovery.Answer, error) {
+	return discovery.Answer{Endpoints: []discovery.Endpoint{p.endpoint}}, nil
+}
+
+// A primary that is registered in Consul is found there, with its port.
+func TestSiteFindsThePrimaryByName(t *testing.T) {
+	primary := app.NewKeeper(app.Config{Settings: app.Settings{Primary: true, Site: "east", DataDir: t.TempDir()}}, "https://east.example.org", sqlledger.Standing{Ledger: "l", Epoch: 1, Server: 1})
+	web := httptest.NewServer(primary.Answer())
+	defer web.Close()
+	at := web.Listener.Addr().(*net.TCPAddr)
+	k := app.NewKeeper(app.Config{Settings: app.Settings{PrimaryCluster: "http://drover.service.east.consul", Site: "west", DataDir: t.TempDir()}}, "https://west.example.org", sqlledger.Standing{Ledger: "l", Epoch: 1, Server: 2})
+	k.Find(place{discovery.Endpoint{Host: at.IP.String(), Port: at.Port}})
+	if peer, err := k.Ask(t.Context()); err != nil || peer.Site != "east" {
+		t.Errorf("it has heard %+v, %v", peer, err)
 	}
 }
 

@@ -114,7 +114,8 @@ func (k *keeper) begin(ctx context.Context, d site.Decision) error {
 	}
 	defer l.Close()
 	who := access.From(ctx)
-	put, err := operation.Audit{User: who.Actor(), Method: http.MethodPost, Path: "/api/v1/site/promote"}.Entry(operation.AuditDone, http.StatusOK, time.Now())
+	request, _ := ledger.CauseOf(ctx).Request() // an entry without one is shown to nobody who asks for what people did
+	put, err := operation.Audit{User: who.Actor(), Request: request, Method: http.MethodPost, Path: "/api/v1/site/promote"}.Entry(operation.AuditDone, http.StatusOK, time.Now())
 	if err == nil {
 		_, err = l.Commit(ctx, ledger.Set{Actor: who.Actor(), Cause: ledger.CauseOf(ctx), Puts: []ledger.Put{put}})
 	}

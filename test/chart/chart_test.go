@@ -256,6 +256,7 @@ func TestValuesThatCannotWorkAreRefused(t *testing.T) {
 		{"a password in the broker's URL", least + "tls: {secret: x}\nbus: {kind: rabbitmq, options: ['url=amqps://u:p@mq']}", "/bus/options/0"},
 		{"a misspelt value", least + "tls: {secret: x}\nreplica: 3", "replica"},
 		{"a mount anywhere", least + "tls: {secret: x}\nmounts: [{secret: x, path: /tmp}]", "/mounts/0"},
+		{"a primary that forgets the other site", least + "tls: {secret: x}\nsettings: {primary: true}", "settings.secondary-url or settings.witness"},
 		{"options without a broker", least + "tls: {secret: x}\nbus: {options: ['url=amqps://mq']}", "bus.kind=rabbitmq"},
 	} {
 		_, stderr, err := helm(t, tc.values, "template", "drover", control)

@@ -109,8 +109,8 @@ func TestSiteIsGone(t *testing.T) {
 			t.Errorf("what ran was started anew")
 		}
 	}
-	if stdout, _, code := w.b.Run("audit", "--verb", "promote"); code != 0 {
-		t.Logf("drover audit: %s", stdout)
+	if stdout, stderr, code := w.b.Run("audit", "--verb", "call", "--outcome", "done", "-o", "jsonl"); code != 0 || !strings.Contains(stdout, "/api/v1/site/promote") {
+		t.Errorf("who had it promoted is not on record: %d %s%s", code, stdout, stderr)
 	}
 
 	// A replica of the promoted site that is started anew leads, too: it was promoted here.

@@ -38,6 +38,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and (not .Values.image.tag) (not .Values.image.digest) }}
 {{- fail "image.tag is required: the version of Drover (or image.digest)" }}
 {{- end }}
+{{- $settings := .Values.settings | default dict }}
+{{- if and (eq (toString (get $settings "primary")) "true") (not (get $settings "secondary-url")) (not (get $settings "witness")) }}
+{{- fail "settings.primary needs settings.secondary-url or settings.witness: a pod that is made anew has forgotten that there is another site, and would lead beside it" }}
+{{- end }}
 {{- if and (eq .Values.bus.kind "inprocess") (or .Values.bus.options .Values.bus.secret) }}
 {{- fail "bus.options and bus.secret are for bus.kind=rabbitmq" }}
 {{- end }}
