@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/droverhq/drover/internal/environment"
+	"github.com/droverhq/drover/internal/source"
 	"github.com/droverhq/drover/internal/template"
 )
 
@@ -25,6 +26,12 @@ func BeginMeta(ctx context.Context, s *Server) error {
 	if err == nil {
 		_, _, err = s.environments.Create(ctx, environment.PlanOrder{Environment: metaName, Template: o.ID})
 	}
+	return err
+}
+
+// AddOfRepository adds a template as one of a repository is.
+func AddOfRepository(ctx context.Context, s *Server, files map[string]source.File) error {
+	_, err := (&desk{to: s, meta: "meta-local"}).add(asOperator(ctx), source.Tree{Commit: "0123456789abcdef0123456789abcdef01234567", Files: files}, "test")
 	return err
 }
 

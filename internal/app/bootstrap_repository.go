@@ -241,21 +241,34 @@ func (b *bootstrap) repository(ctx context.Context, d *desk, name string) (r Boo
 	return r, sent
 }
 
-// add keeps a template, which is not the one that Drover itself is made of: who
-// changes that is an operator.
+// add keeps a template, which is not the one that Drover itself is made of, and runs
+// no commands on its machine, nor does any in a directory of it: that is an operator's.
 func (d *desk) add(ctx context.Context, tree source.Tree, from string) (ledger.Object, error) {
-	files := map[string][]byte{}
-	for name, f := range tree.Files {
-		files[name] = f.Data
+	for name := range tree.Files {
+		dir, base := path.Split(name)
+		if base != "template.yaml" {
+			continue
+		}
+		files := map[string][]byte{}
+		for name, f := range below(tree, path.Clean(dir)) {
+			files[name] = f.Data
+		}
+		o, _, err := d.to.templates.Add(ctx, template.Addition{Files: files, Origin: from, DryRun: true})
+		if err != nil {
+			return o, err
+		}
+		var sum template.Summary
+		if err := json.Unmarshal(o.Spec, &sum); err != nil {
+			return o, err
+		}
+		if sum.Template == d.meta {
+			return o, fault.New(fault.Denied, "Drover itself is made of the template %s: give this one another name", sum.Template).Because("template")
+		}
+		if len(sum.Actions) > 0 || slices.Contains(sum.Executors, "action") || slices.Contains(sum.Executors, "terraform") {
+			return o, fault.New(fault.Denied, "template %s runs commands on the server (actions, or the executors action and terraform): an operator adds it, with `drover template add`", sum.Template).Because("commands")
+		}
 	}
-	o, _, err := d.to.templates.Add(ctx, template.Addition{Files: files, Origin: from, DryRun: true})
-	if err != nil {
-		return o, err
-	}
-	if name, _, _ := strings.Cut(o.ID, "@"); name == d.meta {
-		return o, fault.New(fault.Denied, "Drover itself is made of the template %s: give this one another name", name).Because("template")
-	}
-	o, _, err = d.to.templates.AddTree(ctx, tree, from)
+	o, _, err := d.to.templates.AddTree(ctx, tree, from)
 	return o, err
 }
 

@@ -100,6 +100,32 @@ func TestRepositoriesOrderAsATenant(t *testing.T) {
 	}
 }
 
+func TestTemplatesOfRepositoriesRunNoCommands(t *testing.T) {
+	s, err := app.New(t.Context(), app.Config{Settings: app.Settings{DataDir: t.TempDir(), Listen: "127.0.0.1:0"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	text := func(name, rest string) source.File {
+		return source.File{Data: []byte("apiVersion: drover.dev/v1\nkind: Template\nmetadata: {name: " + name + "}\nspec:\n  version: 1.0.0\n" + rest)}
+	}
+	const file = "  resources: [{name: note, executor: file, with: {path: a, content: b}}]\n"
+	const run = "  resources: [{name: run, executor: action, with: {app: {name: x, url: \"file:./x\"}, command: [x], files: {x: y}}}]\n"
+	for _, tc := range []struct {
+		reason, want string
+		files        map[string]source.File
+	}{
+		{"what runs a command", "commands", map[string]source.File{"template.yaml": text("shop", run)}},
+		{"what has one in a directory", "commands", map[string]source.File{"template.yaml": text("shop", file), "part/template.yaml": text("part", run)}},
+		{"what Drover is made of", "template", map[string]source.File{"template.yaml": text("meta-local", file)}},
+		{"any other", "", map[string]source.File{"template.yaml": text("shop", file), "part/template.yaml": text("part", file)}},
+	} {
+		if err := app.AddOfRepository(t.Context(), s, tc.files); fault.Reason(err) != tc.want || tc.want == "" && err != nil {
+			t.Errorf("%s: %v", tc.reason, err)
+		}
+	}
+}
+
 func TestDryRunTouchesNothingThatWasBegun(t *testing.T) {
 	state := t.TempDir()
 	s, err := app.New(t.Context(), app.Config{Settings: app.Settings{DataDir: filepath.Join(state, "ledger"), Listen: "127.0.0.1:0"}})
