@@ -37,3 +37,6 @@ func AddOfRepository(ctx context.Context, s *Server, files map[string]source.Fil
 
 // Unready is what Consul is told of this replica.
 func (s *Server) Unready(ctx context.Context) error { return s.unready(ctx) }
+
+// Crossable is crossable.
+var Crossable = crossable

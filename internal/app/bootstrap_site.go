@@ -118,8 +118,27 @@ func (b *bootstrap) localSite() (metaSite, error) {
 	}
 	own, _ := b.processes(b.runDir(), search)
 	where.connections = []connection.Connection{own}
-	where.ready = func(context.Context) error { return freePorts(port) }
+	where.ready = func(context.Context) error {
+		if os.Geteuid() == 0 {
+			if err := crossable(b.State); err != nil {
+				return err
+			}
+		}
+		return freePorts(port)
+	}
 	return where, nil
+}
+
+// crossable refuses a directory that other users of this machine cannot come to: one
+// that is below another's private directory. What of it is not there yet is made so.
+func crossable(dir string) error {
+	at, err := filepath.Abs(dir)
+	for ; err == nil && at != filepath.Dir(at); at = filepath.Dir(at) {
+		if info, err := os.Stat(filepath.Dir(at)); err == nil && info.Mode().Perm()&0o001 == 0 {
+			return fault.New(fault.Invalid, "--state: %s cannot be entered by other users, and PostgreSQL does not run as root: choose another directory", filepath.Dir(at)).Because("state")
+		}
+	}
+	return nil
 }
 
 func found(search, name string) bool {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -157,5 +158,19 @@ func TestTemplatesOfARepository(t *testing.T) {
 	tree.Files["template.yaml"] = source.File{}
 	if got := app.TemplateDirs(tree); !slices.Contains(got, ".") {
 		t.Errorf("that of the whole repository is not among %v", got)
+	}
+}
+
+func TestStateThatOthersCannotReach(t *testing.T) {
+	open := filepath.Join("/", "drover-none", "state") // of which nothing is there
+	if err := app.Crossable(open); err != nil {
+		t.Errorf("%s: %v", open, err)
+	}
+	private := filepath.Join(t.TempDir(), "private")
+	if err := os.Mkdir(private, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := app.Crossable(filepath.Join(private, "a", "state")); !fault.Is(err, fault.Invalid) {
+		t.Errorf("below a private directory: %v", err)
 	}
 }
