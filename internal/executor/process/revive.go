@@ -40,18 +40,31 @@ func (p directory) revive(ctx context.Context, rec *record, told func(name, what
 		return err
 	}
 	told(rec.Name, "does not run, and is started")
-	if err := p.stop(ctx, rec, time.Second); err != nil { // what it has left
-		return err
+	for try := 1; ; try++ {
+		if err := p.stop(ctx, rec, time.Second); err != nil { // what it has left
+			return err
+		}
+		if err = p.start(ctx, rec); err == nil {
+			err = p.attend(ctx, rec)
+		}
+		// The one before may take a moment to be gone for the system, and to give back its
+		// ports and files.
+		if why := fault.Reason(err); ctx.Err() != nil || try == reviveTries || why != "ended" && why != "port" {
+			break
+		}
+		told(rec.Name, "is started once more")
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(try) * time.Second):
+		}
 	}
-	if err := p.start(ctx, rec); err != nil {
-		return err
+	if err == nil {
+		told(rec.Name, "runs")
 	}
-	if err := p.attend(ctx, rec); err != nil {
-		return err
-	}
-	told(rec.Name, "runs")
-	return nil
+	return err
 }
+
+const reviveTries = 4
 
 // attend waits until a program works.
 func (p directory) attend(ctx context.Context, rec *record) error {
@@ -63,7 +76,7 @@ func (p directory) attend(ctx context.Context, rec *record) error {
 		case err != nil:
 			return err
 		case !alive:
-			return fault.New(fault.Unavailable, "program %s has ended soon after its start; its output is in %s", rec.Name, p.logPath(rec.Name))
+			return fault.New(fault.Unavailable, "program %s has ended soon after its start; its output is in %s", rec.Name, p.logPath(rec.Name)).Because("ended")
 		case why == "":
 			rec.Ready = true
 			return p.keep(rec)

@@ -278,7 +278,7 @@ func (p directory) start(ctx context.Context, rec *record) error {
 	for name, port := range rec.Launch.Ports {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
-			return fault.New(fault.Unavailable, "port %d (%s) of program %s is taken by another program: end that, or choose another port", port, name, rec.Name)
+			return fault.New(fault.Unavailable, "port %d (%s) of program %s is taken by another program: end that, or choose another port", port, name, rec.Name).Because("port")
 		}
 		_ = l.Close()
 	}
