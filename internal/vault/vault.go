@@ -274,6 +274,8 @@ func (c *Client) explain(ctx context.Context, err error) error {
 	switch {
 	case strings.Contains(said, "sealed"):
 		return fault.New(fault.Unavailable, "%s is sealed; unseal it, and this goes on by itself", c.name).Because("sealed")
+	case strings.Contains(said, "resume service shortly"): // a mount that was just made
+		return fault.New(fault.Unavailable, "%s is still making %s ready; it is tried again by itself", c.name, route(no.URL)).Because("mounting")
 	case strings.Contains(said, "check-and-set"):
 		return ErrStale
 	case strings.Contains(said, "no handler for route"), strings.Contains(said, "unsupported path"):

@@ -124,7 +124,15 @@ func (s *Server) initialise(ctx context.Context) error {
 		return err
 	}
 	// The same as without data.
-	return s.API().Ask(ctx, http.MethodPost, "/v1/sys/mounts/secret", map[string]any{"type": "kv", "options": map[string]string{"version": "2"}}, nil)
+	if err := s.API().Ask(ctx, http.MethodPost, "/v1/sys/mounts/secret", map[string]any{"type": "kv", "options": map[string]string{"version": "2"}}, nil); err != nil {
+		return err
+	}
+	for { // it takes no questions while it is being made
+		err := s.API().Ask(ctx, http.MethodGet, "/v1/secret/data/none", nil, nil)
+		if !rest.Is(err, http.StatusBadRequest) || ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 }
 
 // Start runs a server that was stopped, with its address, and waits until it

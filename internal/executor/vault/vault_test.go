@@ -158,6 +158,7 @@ func TestRefusals(t *testing.T) {
 		why, next    string
 	}{
 		{"sealed", "Vault is sealed", 503, fault.Unavailable, "sealed", "unseal it"},
+		{"just mounted", "Upgrading from non-versioned to versioned data. This backend will be unavailable for a brief period and will resume service shortly.", 400, fault.Unavailable, "mounting", "tried again by itself"},
 		{"something broke", "internal error", 500, fault.Unavailable, "", "by itself"},
 		{"too many requests", "rate limited", 429, fault.Unavailable, "", "by itself"},
 		{"nothing is mounted, which is not an absence", "no handler for route \"secret/\"", 404, fault.Invalid, "no-mount", "mount it there"},
