@@ -67,6 +67,20 @@ func (i Input) Show() any {
 	return i.Value
 }
 
+// Digest tells the value from others, a secret too: it is to be kept as one. Empty: it is
+// not known yet.
+func (i Input) Digest() string {
+	if !i.Known {
+		return ""
+	}
+	data, err := json.Marshal(i.Value)
+	if err != nil { // no input is such: they come from a document
+		data = nil
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
 // Open refuses a secret where everybody will read it: in a name, a path, a rule.
 func (i Input) Open() error {
 	if i.Secret {

@@ -1,8 +1,6 @@
 package action
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -118,16 +116,7 @@ func read(r executor.Resource) (wanted, error) {
 }
 
 func (w *wanted) add(path string, in executor.Input) {
-	p := piece{Shown: in.Show(), known: in.Known}
-	if in.Known {
-		data, err := json.Marshal(in.Value)
-		if err != nil {
-			data = []byte(path)
-		}
-		sum := sha256.Sum256(data)
-		p.Digest = hex.EncodeToString(sum[:])
-	}
-	w.pieces[path] = p
+	w.pieces[path] = piece{Digest: in.Digest(), Shown: in.Show(), known: in.Known}
 }
 
 func words(v any) []string {

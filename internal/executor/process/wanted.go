@@ -1,9 +1,6 @@
 package process
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"maps"
 	"path/filepath"
 	"regexp"
@@ -180,16 +177,7 @@ func inside(name string) error {
 }
 
 func (w *wanted) add(path string, in executor.Input) {
-	p := piece{Shown: in.Show(), known: in.Known}
-	if in.Known {
-		data, err := json.Marshal(in.Value)
-		if err != nil {
-			data = []byte(path)
-		}
-		sum := sha256.Sum256(data)
-		p.Digest = hex.EncodeToString(sum[:])
-	}
-	w.pieces[path] = p
+	w.pieces[path] = piece{Digest: in.Digest(), Shown: in.Show(), known: in.Known}
 }
 
 func (w wanted) shownName() any {
