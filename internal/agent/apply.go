@@ -147,7 +147,7 @@ func (a *Agent) applyOne(ctx context.Context, e entry) {
 	}
 	applying, span := a.follow(e.item.About(ctx), &e)
 	err := a.cfg.Runtime.Apply(applying, e.item)
-	span.End(wrong(err))
+	span.Done(err)
 	if ctx.Err() != nil {
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	v1 "github.com/droverhq/drover/api/v1"
-	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/runtime"
 	"github.com/droverhq/drover/internal/trace"
 )
@@ -96,12 +95,4 @@ func atRest(state string) bool {
 		return true
 	}
 	return false
-}
-
-// wrong is what is said of a failure: what kind it is of.
-func wrong(err error) string {
-	if err == nil {
-		return ""
-	}
-	return fault.Of(err).String()
 }

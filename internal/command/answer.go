@@ -116,7 +116,7 @@ func (s *Service) send(ctx context.Context, to, correlation, parent string, e ou
 	}
 	err = s.Bus.Send(ctx, to, m)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Invalid) || ctx.Err() == nil && fault.Reason(err) == bus.ReasonFull { // nobody waits for one who does not read
-		span.End(fault.Of(err).String())
+		span.Done(err)
 		return nil
 	}
 	if err == nil { // else it is sent again

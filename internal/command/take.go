@@ -119,7 +119,7 @@ func (s *Service) take(ctx context.Context, d bus.Delivery) error {
 		}
 		return nil
 	}
-	span.End(fault.Of(err).String())
+	span.Done(err)
 	if verdict, _ := bus.Later(err, d.Try); verdict == bus.PutAway {
 		s.Observer.Taken(e.name, "failed", s.Now().Sub(began))
 		s.refused(ctx, &d.Message, e, "failed")

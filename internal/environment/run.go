@@ -233,9 +233,7 @@ func (n *run) attend(ctx context.Context, c *call, away bool) (executor.Result, 
 		}
 		return err
 	})
-	if span != nil {
-		span.End(wrong(err))
-	}
+	span.Done(err)
 	unwanted := errors.Is(context.Cause(ctx), errUnwanted)
 	n.cancel(nil)
 	if !slow.Stop() {

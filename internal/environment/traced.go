@@ -3,7 +3,6 @@ package environment
 import (
 	"context"
 
-	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/trace"
 )
 
@@ -20,13 +19,4 @@ func (n *run) follow(ctx context.Context, away bool) (context.Context, *trace.Sp
 			trace.Text("drover.environment", n.e.Name), trace.Text("drover.org", n.e.Org))
 	}
 	return ctx, span
-}
-
-// wrong is what is said of a failure: what kind it is of. Its text may quote what the
-// executor was given.
-func wrong(err error) string {
-	if err == nil {
-		return ""
-	}
-	return fault.Of(err).String()
 }

@@ -96,14 +96,22 @@ func (s *Service) Observe(ctx context.Context, clusterID string, items []Observa
 }
 
 func (s *Service) observe(ctx context.Context, clusterID string, item Observation) (Written, error) {
+	if item.Trace == "" {
+		return s.note(ctx, clusterID, item)
+	}
+	ctx, span := trace.From(ctx).Continue(ctx, item.Trace, "report deployment")
+	out, err := s.note(span.Hold(ctx), clusterID, item)
+	if span != nil && (err != nil || out.Seq > 0) { // what says nothing new is not told
+		span.Set(trace.Text("drover.id", item.ID), trace.Text("drover.cluster", clusterID), trace.Text("drover.state", item.State))
+		span.Done(err)
+	}
+	return out, err
+}
+
+// note writes one observation, after what is large of it.
+func (s *Service) note(ctx context.Context, clusterID string, item Observation) (Written, error) {
 	if !slices.Contains(states, runtime.State(item.State)) {
 		return Written{}, fault.New(fault.Invalid, "unknown state")
-	}
-	if item.Trace != "" {
-		var span *trace.Span
-		ctx, span = trace.From(ctx).Continue(ctx, item.Trace, "report deployment")
-		span.Set(trace.Text("drover.id", item.ID), trace.Text("drover.cluster", clusterID), trace.Text("drover.state", item.State))
-		defer span.End("")
 	}
 	seen := &Observed{Generation: item.Generation, State: item.State, Message: cut(item.Message, maxMessage), Leaf: item.Leaf, Engine: clusterID}
 	// Before anything of it is kept: whoever reports may have no business with it.

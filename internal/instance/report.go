@@ -122,13 +122,21 @@ func (s *Service) Observe(ctx context.Context, clusterID string, items []Observa
 }
 
 func (s *Service) observe(ctx context.Context, clusterID string, item Observation) (Written, error) {
-	var none Written
-	if item.Trace != "" {
-		var span *trace.Span
-		ctx, span = trace.From(ctx).Continue(ctx, item.Trace, "report instance")
-		span.Set(trace.Text("drover.id", item.ID), trace.Text("drover.cluster", clusterID), trace.Text("drover.state", item.State))
-		defer span.End("")
+	if item.Trace == "" {
+		return s.take(ctx, clusterID, item)
 	}
+	ctx, span := trace.From(ctx).Continue(ctx, item.Trace, "report instance")
+	out, err := s.take(span.Hold(ctx), clusterID, item)
+	if span != nil && (err != nil || out.Seq > 0) { // what says nothing new is not told
+		span.Set(trace.Text("drover.id", item.ID), trace.Text("drover.cluster", clusterID), trace.Text("drover.state", item.State))
+		span.Done(err)
+	}
+	return out, err
+}
+
+// take writes one observation into the instance as it is now.
+func (s *Service) take(ctx context.Context, clusterID string, item Observation) (Written, error) {
+	var none Written
 	if !slices.Contains(states, item.State) {
 		return none, fault.New(fault.Invalid, "unknown state")
 	}

@@ -76,12 +76,8 @@ func follow(ctx context.Context, set *ledger.Set) *trace.Span {
 }
 
 func told(span *trace.Span, r *ledger.Result, err error) {
-	why := ""
-	if err != nil {
-		why = fault.Of(err).String()
-	}
 	span.Set(trace.Number("drover.changes", int64(len(r.Objects))), trace.Number("drover.seq", r.Seq))
-	span.End(why)
+	span.Done(err)
 }
 
 // submit hands a request to the committer and waits for the answer.

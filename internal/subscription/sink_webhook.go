@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/hook"
 	"github.com/droverhq/drover/internal/trace"
 )
@@ -60,12 +59,8 @@ func tell(span *trace.Span, s *Subscription, err error) {
 	if err != nil && s.Status.Tries > 0 {
 		return
 	}
-	why := ""
-	if err != nil {
-		why = fault.Of(err).String()
-	}
 	span.Set(trace.Text("drover.subscription", s.ID), trace.Number("drover.tries", int64(s.Status.Tries)+1))
-	span.End(why)
+	span.Done(err)
 }
 
 func (w *Webhook) now() time.Time {

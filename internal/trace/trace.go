@@ -8,6 +8,8 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	otel "go.opentelemetry.io/otel/trace"
+
+	"github.com/droverhq/drover/internal/fault"
 )
 
 // Tracer begins spans; nil: none.
@@ -146,4 +148,13 @@ func (s *Span) End(why string) {
 	}
 	s.span.End()
 	s.parts.release()
+}
+
+// Done ends the span of what went well, or failed with the error: of that, its kind.
+func (s *Span) Done(err error) {
+	why := ""
+	if err != nil {
+		why = fault.Of(err).String()
+	}
+	s.End(why)
 }
