@@ -9,10 +9,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -26,8 +28,9 @@ type Config struct {
 	CA         string // PEM of those who sign the server's certificate; default: the system's
 	Cert, Key  string // PEM of ours
 	ServerName string // in the server's certificate; default: the address's
-	// CAFile, CertFile and KeyFile are files with the same. The pair is read anew
-	// for each connection, because it ends.
+	// CAFile, CertFile and KeyFile are files with the same. They are read anew for
+	// each connection, because they end; those that cannot be used leave the last
+	// good ones in force.
 	CAFile, CertFile, KeyFile string
 	// Dial connects; default: that of a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -47,38 +50,59 @@ func New(c Config) (*url.URL, *http.Transport, error) {
 	}
 	t := &http.Transport{
 		DialContext:         c.Dial,
-		MaxIdleConnsPerHost: 16, MaxConnsPerHost: 100, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: 5 * time.Second,
+		MaxIdleConnsPerHost: 16, MaxConnsPerHost: 100, IdleConnTimeout: time.Minute, TLSHandshakeTimeout: handshake,
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName},
-	}
-	if c.CAFile != "" {
-		data, err := os.ReadFile(c.CAFile)
-		if err != nil {
-			return nil, nil, fault.New(fault.Invalid, "cannot read %s ca: %w", c.Whose, err)
-		}
-		c.CA = string(data)
-	}
-	if c.CA != "" || c.CAFile != "" {
-		t.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(c.CA)) {
-			return nil, nil, fault.New(fault.Invalid, "%s ca holds no certificate; it is a PEM", c.Whose)
-		}
 	}
 	if err := c.pair(t.TLSClientConfig); err != nil {
 		return nil, nil, err
 	}
+	switch {
+	case c.CAFile != "":
+		roots, err := follow(func() (*x509.CertPool, error) {
+			data, err := os.ReadFile(c.CAFile)
+			if err != nil {
+				return nil, fault.New(fault.Invalid, "cannot read %s ca: %w", c.Whose, err)
+			}
+			return c.roots(string(data))
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		t.DialTLSContext = dialTLS(c.Dial, t.TLSClientConfig, roots)
+	case c.CA != "":
+		if t.TLSClientConfig.RootCAs, err = c.roots(c.CA); err != nil {
+			return nil, nil, err
+		}
+	}
 	return at, t, nil
+}
+
+const handshake = 5 * time.Second
+
+func (c Config) roots(pem string) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(pem)) {
+		return nil, fault.New(fault.Invalid, "%s ca holds no certificate; it is a PEM", c.Whose)
+	}
+	return pool, nil
 }
 
 func (c Config) pair(t *tls.Config) error {
 	if c.CertFile != "" || c.KeyFile != "" {
-		read := func() (*tls.Certificate, error) {
+		pair, err := follow(func() (tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-			return &pair, err
+			if err != nil {
+				err = fault.New(fault.Invalid, "cannot use %s certificate and key: %w", c.Whose, err)
+			}
+			return pair, err
+		})
+		if err != nil {
+			return err
 		}
-		if _, err := read(); err != nil {
-			return fault.New(fault.Invalid, "cannot use %s certificate and key: %w", c.Whose, err)
+		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			now, _ := pair.now()
+			return &now, nil
 		}
-		t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return read() }
 	}
 	if c.Cert != "" || c.Key != "" {
 		pair, err := tls.X509KeyPair([]byte(c.Cert), []byte(c.Key))
@@ -88,6 +112,60 @@ func (c Config) pair(t *tls.Config) error {
 		t.Certificates = []tls.Certificate{pair}
 	}
 	return nil
+}
+
+// dialTLS connects with the roots of the moment, which a transport has no place for.
+func dialTLS(dial func(ctx context.Context, network, addr string) (net.Conn, error), base *tls.Config, roots *followed[*x509.CertPool]) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		raw, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		config := base.Clone()
+		if config.ServerName == "" {
+			config.ServerName, _, _ = net.SplitHostPort(addr)
+		}
+		var wrong error
+		config.RootCAs, wrong = roots.now()
+		ctx, cancel := context.WithTimeout(ctx, handshake)
+		defer cancel()
+		conn := tls.Client(raw, config)
+		err = conn.HandshakeContext(ctx)
+		if err == nil {
+			return conn, nil
+		}
+		_ = raw.Close()
+		if wrong != nil { // somebody has just replaced it, and wonders
+			err = fmt.Errorf("%w; %w", err, wrong)
+		}
+		return nil, err
+	}
+}
+
+// followed is what files held when they were last good: they are replaced one after
+// the other. It is safe for concurrent use.
+type followed[T any] struct {
+	read func() (T, error)
+
+	mu   sync.Mutex
+	good T
+}
+
+// follow reads for the first time; the files must be good then.
+func follow[T any](read func() (T, error)) (*followed[T], error) {
+	good, err := read()
+	return &followed[T]{read: read, good: good}, err
+}
+
+// now reads anew. The error is why what is there now does not count.
+func (f *followed[T]) now() (T, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	v, err := f.read()
+	if err == nil {
+		f.good = v
+	}
+	return f.good, err
 }
 
 // Unreached is why a call was not answered, without what was asked for: the path of a
