@@ -21,7 +21,8 @@ import (
 )
 
 // TestChaos runs the whole list on a bad day: one call in five to the ledger and to
-// Kubernetes fails, and every process is killed every 10 to 55 seconds.
+// Kubernetes fails, and every process but Kubernetes' own is killed every 10 to 55
+// seconds.
 // DROVER_TEST_SEED says which bad day; where there is none it is any, and told.
 // DROVER_TEST_CHAOS_BINARY is one that was built with -tags chaos.
 func TestChaos(t *testing.T) {
@@ -45,6 +46,7 @@ func TestChaos(t *testing.T) {
 		{"plain agent", w.plain, func() error { w.plain.Start(t); return nil }},
 		{"repo-server", &tied{w.a.RepoServer}, w.a.RepoServer.Start},
 		{"controller", &tied{w.a.Controller}, w.a.Controller.Start},
+		{"Redis", &tied{w.a.Redis}, w.a.Redis.Start},
 	})
 	w.keepsItsWord(t, m.spare)
 	t.Logf("killed: %v", m.stop())
