@@ -125,6 +125,29 @@ affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeS
 priorityClassName: system-cluster-critical
 image: {tag: v1.2.3, digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", pullSecrets: [registry]}
 `, []string{"Certificate", "ClusterRoleBinding", "NetworkPolicy", "PodDisruptionBudget", "ServiceMonitor"}},
+	{"a site of two with Vault and Consul", control, least + `
+masterKey: {secret: drover-master-key, transit: transit/keys/drover}
+tls: {secret: drover-tls}
+bus: {kind: rabbitmq, options: ["url=amqps://rabbitmq.service.consul", "ca=/etc/drover/ca/ca.crt", "credentials=vault:rabbitmq/creds/drover"]}
+vault: {serviceAccountToken: true, audience: vault}
+settings:
+  vault: https://vault.service.consul
+  vault-options: [auth=kubernetes, role=drover, ca=/etc/drover/ca/ca.crt]
+  database-credentials: vault:database/creds/drover
+  consul: https://consul.example.org:8501
+  consul-options: [datacenter=east, ca=/etc/drover/ca/ca.crt, token-file=/etc/drover/consul/token]
+  primary: true
+  site: east
+  secondary-url: https://drover.west.example.org
+  witness: consul:https://consul.third.example.org/drover/leader
+mounts: [{configMap: authorities, path: /etc/drover/ca}, {secret: consul, path: /etc/drover/consul}]
+`, []string{"PodDisruptionBudget"}},
+	{"the other site", control, least + `
+tls: {secret: drover-tls}
+vault: {serviceAccountToken: true}
+settings: {vault: "https://vault.example.org", vault-options: "auth=jwt,role=drover", database-credentials: vault:database/creds/drover, consul: "https://consul.example.org:8501",
+  primary-cluster-name: drover.service.east.consul, site: west, witness: "consul:https://consul.third.example.org/drover/leader"}
+`, nil},
 	{"an agent", agent, "server: https://drover.example.org\ncluster: edge\ntoken: a.b.c\nimage: drover:v1\ntlsSecret: edge-tls\n", []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret"}},
 	{"an agent without encryption", agent, "server: http://drover.example.org\ncluster: edge\ntoken: a.b.c\nimage: drover:v1\nplaintext: true\n", []string{"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Secret"}},
 }
@@ -235,6 +258,63 @@ func TestTheBinaryKnowsEveryFlag(t *testing.T) {
 	}
 }
 
+// What the server is given is what it can start with: the key in one place alone, a token
+// that is replaced, an address in Consul that is the pod's own.
+func TestCredentialsOfAPod(t *testing.T) {
+	pods := map[string]corev1.PodSpec{}
+	for _, tc := range rendered {
+		for _, o := range render(t, tc.chart, tc.values) {
+			var d appsv1.Deployment
+			if o.GetKind() != "Deployment" {
+				continue
+			}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
+				t.Fatal(err)
+			}
+			pods[tc.reason] = d.Spec.Template.Spec
+		}
+	}
+	has := func(p corev1.PodSpec, name string) bool {
+		return slices.ContainsFunc(p.Containers[0].Env, func(e corev1.EnvVar) bool { return e.Name == name })
+	}
+	plain, site, other := pods["a certificate of one's own"], pods["a site of two with Vault and Consul"], pods["the other site"]
+	if !has(plain, "DROVER_MASTER_KEY") || has(site, "DROVER_MASTER_KEY") {
+		t.Error("the digits come as a variable, what transit has wrapped as a file: a server refuses both")
+	}
+	for _, want := range []string{
+		"--master-key-file=/etc/drover/master-key/master-key", "--master-key-transit=transit/keys/drover",
+		"--vault-options=auth=kubernetes,role=drover,ca=/etc/drover/ca/ca.crt,jwt-file=/etc/drover/vault/token",
+		"--consul-options=datacenter=east,ca=/etc/drover/ca/ca.crt,token-file=/etc/drover/consul/token,address=$(POD_IP):8443",
+	} {
+		if !slices.Contains(site.Containers[0].Args, want) {
+			t.Errorf("there is no %s among %v", want, site.Containers[0].Args)
+		}
+	}
+	for _, want := range []string{"--vault-options=auth=jwt,role=drover,jwt-file=/etc/drover/vault/token", "--consul-options=address=$(POD_IP):8443"} {
+		if !slices.Contains(other.Containers[0].Args, want) {
+			t.Errorf("there is no %s among %v", want, other.Containers[0].Args)
+		}
+	}
+	if !has(site, "POD_IP") || has(plain, "POD_IP") {
+		t.Error("the pod's address is for Consul alone")
+	}
+	for reason, audience := range map[string]string{"a site of two with Vault and Consul": "vault", "the other site": ""} {
+		at := slices.IndexFunc(pods[reason].Volumes, func(v corev1.Volume) bool { return v.Name == "vault" })
+		if at < 0 {
+			t.Errorf("%s: there is no token to log in with", reason)
+			continue
+		}
+		token := pods[reason].Volumes[at].Projected.Sources[0].ServiceAccountToken
+		if token.Path != "token" || token.Audience != audience || *token.ExpirationSeconds != 3600 {
+			t.Errorf("%s: %+v", reason, token)
+		}
+	}
+	// Nobody gets a token of the API who does not speak with it.
+	if *site.AutomountServiceAccountToken || !*pods["everything"].AutomountServiceAccountToken {
+		t.Error("the token of the API is for custom resources alone")
+	}
+}
+
 // mounted says whether a path is below a mount that is not what the pod writes to.
 func mounted(pod corev1.PodSpec, path string) bool {
 	return slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
@@ -257,6 +337,13 @@ func TestValuesThatCannotWorkAreRefused(t *testing.T) {
 		{"a misspelt value", least + "tls: {secret: x}\nreplica: 3", "replica"},
 		{"a mount anywhere", least + "tls: {secret: x}\nmounts: [{secret: x, path: /tmp}]", "/mounts/0"},
 		{"a primary that forgets the other site", least + "tls: {secret: x}\nsettings: {primary: true}", "settings.secondary-url or settings.witness"},
+		{"a key that is wrapped, and nobody who unwraps it", least + "tls: {secret: x}\nmasterKey: {secret: x, transit: transit/keys/drover}", "masterKey.transit needs settings.vault"},
+		{"a wrapped key among the settings", least + "tls: {secret: x}\nsettings: {vault: https://vault, master-key-transit: transit/keys/drover}", "master-key-transit"},
+		{"no key of transit", least + "tls: {secret: x}\nsettings: {vault: https://vault}\nmasterKey: {secret: x, transit: drover}", "/masterKey/transit"},
+		{"a login without a token", least + "tls: {secret: x}\nsettings: {vault: https://vault, vault-options: [auth=kubernetes, role=drover]}", "set vault.serviceAccountToken=true"},
+		{"a token without a login", least + "tls: {secret: x}\nvault: {serviceAccountToken: true}\nsettings: {vault: https://vault, vault-options: [auth=approle, role-id=x]}", "auth=kubernetes or auth=jwt"},
+		{"two tokens", least + "tls: {secret: x}\nvault: {serviceAccountToken: true}\nsettings: {vault: https://vault, vault-options: [auth=jwt, jwt-file=/etc/drover/x/y]}", "leave one of them out"},
+		{"an audience of nothing", least + "tls: {secret: x}\nvault: {audience: vault}", "vault.audience is that of"},
 		{"options without a broker", least + "tls: {secret: x}\nbus: {options: ['url=amqps://mq']}", "bus.kind=rabbitmq"},
 	} {
 		_, stderr, err := helm(t, tc.values, "template", "drover", control)

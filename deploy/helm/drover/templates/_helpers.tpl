@@ -21,6 +21,26 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if .Values.tls.secret }}{{ .Values.tls.secret }}{{ else if .Values.tls.certManager.enabled }}{{ include "drover.name" . }}-tls{{ end }}
 {{- end }}
 
+{{/* Options among the settings, joined by commas. */}}
+{{- define "drover.options" -}}
+{{- $given := get (.Values.settings | default dict) .name }}
+{{- if kindIs "slice" $given }}{{ join "," $given }}{{ else }}{{ $given }}{{ end }}
+{{- end }}
+
+{{- define "drover.vaultOptions" -}}
+{{- include "drover.options" (dict "Values" .Values "name" "vault-options") }}
+{{- end }}
+
+{{- define "drover.consulOptions" -}}
+{{- include "drover.options" (dict "Values" .Values "name" "consul-options") }}
+{{- end }}
+
+{{/* Not empty: replicas are registered in Consul at their pods, whose addresses no setting can name. */}}
+{{- define "drover.podAddress" -}}
+{{- $options := printf ",%s," (include "drover.consulOptions" .) }}
+{{- if and (get (.Values.settings | default dict) "consul") (not (contains ",address=" $options)) (not (contains ",register=false," $options)) }}yes{{ end }}
+{{- end }}
+
 {{/* What cannot work is said when it is rendered, not by pods that do not start. */}}
 {{- define "drover.check" -}}
 {{- if and (not (include "drover.tls" .)) (not .Values.tls.plaintext) }}
@@ -41,6 +61,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $settings := .Values.settings | default dict }}
 {{- if and (eq (toString (get $settings "primary")) "true") (not (get $settings "secondary-url")) (not (get $settings "witness")) }}
 {{- fail "settings.primary needs settings.secondary-url or settings.witness: a pod that is made anew has forgotten that there is another site, and would lead beside it" }}
+{{- end }}
+{{- if and .Values.masterKey.transit (not (get $settings "vault")) }}
+{{- fail "masterKey.transit needs settings.vault: where the key is that unwraps the master key" }}
+{{- end }}
+{{- $login := printf ",%s," (include "drover.vaultOptions" .) }}
+{{- if and .Values.vault.serviceAccountToken (not (or (contains ",auth=kubernetes," $login) (contains ",auth=jwt," $login))) }}
+{{- fail "vault.serviceAccountToken is for a login by it: auth=kubernetes or auth=jwt in settings.vault-options" }}
+{{- end }}
+{{- if and .Values.vault.serviceAccountToken (contains ",jwt-file=" $login) }}
+{{- fail "vault.serviceAccountToken is what jwt-file in settings.vault-options names: leave one of them out" }}
+{{- end }}
+{{- if and (contains ",auth=kubernetes," $login) (not (contains ",jwt-file=" $login)) (not .Values.vault.serviceAccountToken) (not .Values.customResources.enabled) }}
+{{- fail "auth=kubernetes needs a token of the service account, and the pods have none: set vault.serviceAccountToken=true" }}
+{{- end }}
+{{- if and .Values.vault.audience (not .Values.vault.serviceAccountToken) }}
+{{- fail "vault.audience is that of vault.serviceAccountToken, which is not set" }}
 {{- end }}
 {{- if and (eq .Values.bus.kind "inprocess") (or .Values.bus.options .Values.bus.secret) }}
 {{- fail "bus.options and bus.secret are for bus.kind=rabbitmq" }}
