@@ -122,3 +122,28 @@ func TestACursorFollowsWhatIsOfNoInterest(t *testing.T) {
 		t.Errorf("after only the cursor has moved: %d writes", n)
 	}
 }
+
+// tardy is a log that takes longer to read than a reader waits for news.
+type tardy struct{}
+
+func (tardy) Next(ctx context.Context, _ int64) ([]ledger.Change, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A log that is slow to read is not taken for one that has ended: whoever is behind
+// would stay there until something else happens.
+func TestASlowLogHasNotEnded(t *testing.T) {
+	w := newWorld(t, t.TempDir()+"/l.db")
+	if err := w.service.EnsureBus(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.write(t, "acme", numbered("n", 3)...)
+	w.service.Feed = tardy{}
+	if _, err := w.service.Reconcile(t.Context(), reconcile.Task{Ref: ledger.Ref{Kind: subscription.Kind.Name, ID: subscription.BusID}}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(numbered("n", 3), names(w.bus.told())); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}

@@ -35,7 +35,7 @@ func (s *Service) Follow(ctx context.Context) error {
 				continue
 			}
 			after = head.Seq
-			s.wake(ctx, s.all()) // what was missed while nobody looked
+			s.rouse(ctx, s.all()) // what was missed while nobody looked
 		}
 		changes, err := s.Feed.Next(ctx, after)
 		if err != nil {
@@ -46,7 +46,7 @@ func (s *Service) Follow(ctx context.Context) error {
 			continue
 		}
 		after = changes[len(changes)-1].Seq
-		s.wake(ctx, s.touched(changes))
+		s.rouse(ctx, s.touched(changes))
 		pause(ctx, again)
 	}
 	return nil
@@ -133,16 +133,26 @@ func (s *Service) touched(changes []ledger.Change) (out []Subscription) {
 	return out
 }
 
+// rouse wakes those that tell, however often that takes: the ledger may be away for a
+// moment, and nobody else would notice before the loop looks by itself.
+func (s *Service) rouse(ctx context.Context, subs []Subscription) {
+	for s.wake(ctx, subs) != nil && ctx.Err() == nil {
+		pause(ctx, time.Second)
+	}
+}
+
 // wake leaves work for those that tell. One that runs, and has perhaps just seen that
 // there is no more, runs again; one that waits for its receiver goes on waiting.
-func (s *Service) wake(ctx context.Context, subs []Subscription) {
+func (s *Service) wake(ctx context.Context, subs []Subscription) error {
 	set := ledger.Set{Actor: "system", Cause: ledger.BySchedule("subscriptions")}
 	for _, sub := range subs {
 		if sub.Phase != Disabled && !sub.Spec.Off && s.Sinks[sub.Spec.To] != nil {
 			set.Wakes = append(set.Wakes, ledger.Wake{Ref: sub.Ref, Org: sub.Org, IfIdle: sub.Phase == Failing})
 		}
 	}
-	if len(set.Wakes) > 0 {
-		_, _ = s.Store.Commit(ctx, set) // the loop's own look is under it
+	if len(set.Wakes) == 0 {
+		return nil
 	}
+	_, err := s.Store.Commit(ctx, set)
+	return err
 }
