@@ -47,7 +47,10 @@ func (f *Feed) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-hints:
+		case _, more := <-hints:
+			if !more { // the store is closed: who runs the feed will end it
+				hints = nil
+			}
 		case <-timer.C:
 		}
 	}

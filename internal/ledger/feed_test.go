@@ -174,6 +174,20 @@ func TestFeedReadsOnceForAll(t *testing.T) {
 	})
 }
 
+// A log that is closed gives no more hints, and is not asked all the time because of it.
+func TestFeedOfAClosedLogRests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &logFake{hints: make(chan struct{}), away: true}
+		close(l.hints)
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = ledger.NewFeed(l).Run(ctx) })
+		synctest.Wait() // never, if it does not rest
+		stop()
+		running.Wait()
+	})
+}
+
 // TestFeedRemembersBytesNotOnlyChanges looks from where followers are served:
 // what the feed has let go comes from the log.
 func TestFeedRemembersBytesNotOnlyChanges(t *testing.T) {

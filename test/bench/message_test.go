@@ -275,6 +275,7 @@ func (w *nowhere) Deliver(_ context.Context, _ subscription.Subscription, events
 func readAll(t *testing.T, l *sqlledger.Ledger, most int) (n int, took time.Duration) {
 	t.Helper()
 	r := newReader(t, l)
+	defer r.leave()
 	began := time.Now()
 	for r.to.n < most {
 		r.read(t)

@@ -24,6 +24,7 @@ import (
 
 // reader is the reader of the bus, without a broker.
 type reader struct {
+	leave   func() // before its ledger is closed
 	l       *sqlledger.Ledger
 	service *subscription.Service
 	to      *nowhere
@@ -35,8 +36,9 @@ func newReader(t *testing.T, l *sqlledger.Ledger) *reader {
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = feed.Run(ctx) })
-	t.Cleanup(func() { stop(); wg.Wait() })
-	return &reader{l, subscription.NewService(subscription.Config{Store: l, Keeper: l, Log: l, Feed: feed,
+	leave := func() { stop(); wg.Wait() }
+	t.Cleanup(leave)
+	return &reader{leave, l, subscription.NewService(subscription.Config{Store: l, Keeper: l, Log: l, Feed: feed,
 		Encoder: httpapi.Events{Offerings: &offering.Registry{}}, Kinds: httpapi.EventKinds(), Sinks: map[string]subscription.Sink{subscription.ToBus: to}}), to}
 }
 
