@@ -124,42 +124,56 @@ func (Executor) Apply(ctx context.Context, r executor.Resource) (executor.Result
 	if err != nil {
 		return executor.Result{}, err
 	}
+	if err := p.settleAll(ctx, r, w); err != nil {
+		return executor.Result{}, err
+	}
+	if wait, err := p.await(ctx, r, w); err != nil || !wait.Done {
+		return wait, err
+	}
+	return executor.Result{Done: true, Outputs: p.outputs(w), Made: []string{"program " + w.name}}, nil
+}
+
+// settleAll has the program as it is wanted, and nothing of it elsewhere, while nobody
+// else acts on it.
+func (p directory) settleAll(ctx context.Context, r executor.Resource, w wanted) error {
+	unlock, err := p.lock(ctx, append([]string{w.name}, r.Memory().Names...)...)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	seen, err := p.survey(r, w)
 	if err != nil {
-		return executor.Result{}, err
+		return err
 	}
 	if seen.here == nil || len(seen.differs(w, false)) > 0 {
 		// What is right already may have been made right by a call that was killed;
 		// what it has begun moves too.
 		if r.Mark != "" && r.Mark != seen.mark() && (seen.here == nil || !seen.here.Beginning) {
-			return executor.Result{}, executor.Moved("the program in " + w.name)
+			return executor.Moved("the program in " + w.name)
 		}
 		names := []string{w.name}
 		for _, old := range seen.old {
 			names = append(names, old.Name)
 		}
 		if err := r.Remember(ctx, names, nil); err != nil {
-			return executor.Result{}, err
+			return err
 		}
 		if err := p.make(ctx, r, w, seen); err != nil {
-			return executor.Result{}, err
+			return err
 		}
 	}
 	for _, old := range seen.old {
-		if err := p.remove(ctx, old, w.grace); err != nil {
-			return executor.Result{}, err
+		if err := p.remove(ctx, old, w.launch.grace()); err != nil {
+			return err
 		}
 		fmt.Fprintf(r.Log, "removed %s\n", old.Name)
 	}
 	if len(seen.old) > 0 {
 		if err := r.Remember(ctx, []string{w.name}, nil); err != nil {
-			return executor.Result{}, err
+			return err
 		}
 	}
-	if wait, err := p.await(ctx, r, w); err != nil || !wait.Done {
-		return wait, err
-	}
-	return executor.Result{Done: true, Outputs: p.outputs(w), Made: []string{"program " + w.name}}, nil
+	return nil
 }
 
 // Observe implements executor.Executor.
@@ -198,17 +212,13 @@ func (Executor) Destroy(ctx context.Context, r executor.Resource) (executor.Resu
 	}
 	grace := duration(r.Input("grace").Text(), 30*time.Second)
 	for _, name := range names {
-		rec, err := p.record(name)
+		gone, err := p.end(ctx, name, r.ID, grace)
 		if err != nil {
 			return executor.Result{}, err
 		}
-		if rec == nil || rec.ID != r.ID {
-			continue
+		if gone {
+			fmt.Fprintf(r.Log, "ended and removed %s\n", name)
 		}
-		if err := p.remove(ctx, rec, grace); err != nil {
-			return executor.Result{}, err
-		}
-		fmt.Fprintf(r.Log, "ended and removed %s\n", name)
 	}
 	return executor.Result{Done: true}, nil
 }

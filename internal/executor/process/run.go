@@ -54,7 +54,7 @@ func (p directory) make(ctx context.Context, r executor.Resource, w wanted, seen
 	rec := seen.here
 	if rec == nil {
 		if seen.lost != nil { // what has lost its directory may still run
-			if err := p.remove(ctx, seen.lost, w.grace); err != nil {
+			if err := p.remove(ctx, seen.lost, w.launch.grace()); err != nil {
 				return err
 			}
 		}
@@ -78,7 +78,7 @@ func (p directory) make(ctx context.Context, r executor.Resource, w wanted, seen
 			return err
 		}
 		for _, other := range append(seen.old, rec) { // what it was may have the ports
-			if err := p.stop(ctx, other, w.grace); err != nil {
+			if err := p.stop(ctx, other, w.launch.grace()); err != nil {
 				return err
 			}
 		}
@@ -331,8 +331,7 @@ func (p directory) await(ctx context.Context, r executor.Resource, w wanted) (ex
 	case ctx.Err() != nil:
 		return executor.Result{}, ctx.Err()
 	case why == "":
-		rec.Ready = true
-		return executor.Result{Done: true}, p.keep(rec)
+		return executor.Result{Done: true}, p.works(ctx, rec)
 	case time.Since(rec.Started) > within:
 		p.tail(r.Log, rec)
 		return executor.Result{}, fault.New(fault.Unavailable, "program %s runs, and does not work: %s; its output is in %s", w.name, why, p.logPath(w.name))

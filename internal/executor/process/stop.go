@@ -86,6 +86,24 @@ func oldest(all []program.Found) (first *program.Found) {
 	return first
 }
 
+// end is remove of what the record says now; gone: there was something. An empty id
+// is anybody's.
+func (p directory) end(ctx context.Context, name, id string, grace time.Duration) (gone bool, err error) {
+	unlock, err := p.lock(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	rec, err := p.record(name)
+	if err != nil {
+		return false, err
+	}
+	if rec != nil && (id == "" || rec.ID == id) {
+		err, gone = p.remove(ctx, rec, grace), true
+	}
+	return gone, err
+}
+
 // remove ends a program and takes its directory away.
 func (p directory) remove(ctx context.Context, rec *record, grace time.Duration) error {
 	if err := p.stop(ctx, rec, grace); err != nil {

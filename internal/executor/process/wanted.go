@@ -36,8 +36,12 @@ type launch struct {
 	User    string            `json:"user,omitempty"`
 	Ports   map[string]int    `json:"ports,omitempty"`
 	Stop    string            `json:"stop,omitempty"`
+	Grace   string            `json:"grace,omitempty"`
 	Health  health            `json:"health,omitzero"`
 }
+
+// grace is how long it may take to end.
+func (l launch) grace() time.Duration { return duration(l.Grace, 30*time.Second) }
 
 // step is a command of the preparation.
 type step struct {
@@ -53,7 +57,6 @@ type wanted struct {
 	files   map[string]string
 	prepare []step
 	clear   []string
-	grace   time.Duration
 	pieces  map[string]piece
 }
 
@@ -80,7 +83,7 @@ func read(r executor.Resource) (w wanted, err error) {
 		n, _ := v.(int64)
 		w.Ports[name] = int(n)
 	}
-	w.grace = duration(r.Input("grace").Text(), 30*time.Second)
+	w.Grace = r.Input("grace").Text()
 	w.Health = readHealth(r.Input("health").Value)
 	if in := r.Input("prepare"); in.Given {
 		if err := commandsOpen(r.Inputs["prepare"]); err != nil {
