@@ -13,7 +13,6 @@ import (
 	"github.com/droverhq/drover/internal/executor/process"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
-	"github.com/droverhq/drover/internal/template"
 )
 
 // BootstrapSettings are those of the command line: its structure is converted to
@@ -25,14 +24,17 @@ type BootstrapSettings struct {
 	BaseURL      string   // of the Git server; default https://github.com
 	Repositories []string // their names, where the server cannot be asked for them
 	GitTokenFile string   // what opens them
-	State        string   // directory; default: one of the user's
-	Port         int      // local: of the API, and eleven more; default 8100
-	Kubeconfig   string
-	Namespace    string // default drover-meta
-	Image        string // of Drover's container; default: of this version
-	DryRun       bool
-	NoWait       bool // kubernetes: applied is enough
-	Timeout      time.Duration
+	// MetaRepository has the meta template, in place of the one that ships: a name in
+	// the organisation or a URL, perhaps with "@" and a commit. Whoever may push to it says what runs.
+	MetaRepository string
+	State          string // directory; default: one of the user's
+	Port           int    // local: of the API, and eleven more; default 8100
+	Kubeconfig     string
+	Namespace      string // default drover-meta
+	Image          string // of Drover's container; default: of this version
+	DryRun         bool
+	NoWait         bool // kubernetes: applied is enough
+	Timeout        time.Duration
 }
 
 // BootstrapEvent is one step forward.
@@ -150,24 +152,6 @@ func (b *bootstrap) run(ctx context.Context) error {
 	return nil
 }
 
-// settle makes the state's directories. Programs that run as another user have theirs
-// below it: they may pass, and read nothing.
-func (b *bootstrap) settle() error {
-	mode := os.FileMode(0o700)
-	if os.Geteuid() == 0 {
-		mode = 0o711
-	}
-	for _, dir := range []string{b.State, b.runDir()} {
-		if err := os.MkdirAll(dir, mode); err != nil {
-			return fault.New(fault.Invalid, "cannot use the state directory: %w", err)
-		}
-		if err := os.Chmod(dir, mode); err != nil {
-			return fault.New(fault.Invalid, "cannot use the state directory: %w", err)
-		}
-	}
-	return nil
-}
-
 func (b *bootstrap) runDir() string { return filepath.Join(b.State, "run") }
 
 // laptop opens the control plane of the state directory: a whole one, of which the
@@ -206,16 +190,6 @@ func (b *bootstrap) work(ctx context.Context, dir string, f func(ctx context.Con
 	return err
 }
 
-// template keeps the meta template in the state's ledger.
-func (b *bootstrap) template(ctx context.Context, s *Server) (string, error) {
-	files, origin, err := b.where.template(ctx, b, s)
-	if err != nil {
-		return "", err
-	}
-	o, _, err := s.templates.Add(ctx, template.Addition{Files: files, Origin: origin})
-	return o.ID, err
-}
-
 // make makes the meta environment, and waits until it works. It is done at once where
 // that was handed over.
 func (b *bootstrap) make(ctx context.Context) (made bool, err error) {
@@ -230,7 +204,7 @@ func (b *bootstrap) make(ctx context.Context) (made bool, err error) {
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return err
 		}
-		version, terr := b.template(ctx, s)
+		version, terr := b.template(ctx, s, e.Spec.Version)
 		if terr != nil {
 			return terr
 		}
@@ -243,7 +217,7 @@ func (b *bootstrap) make(ctx context.Context) (made bool, err error) {
 			_, _, err = s.environments.Create(ctx, order)
 		case e.Spec.Next == nil && e.Spec.Turn > 0 && e.Spec.Version != version:
 			b.tell("plan", metaName, "planned", "the environment "+metaName+" is changed: there is another template")
-			order.Keep = true
+			order.Keep, order.Parameters = true, b.where.again()
 			_, _, err = s.environments.Change(ctx, order)
 		case e.Phase == environment.Fail:
 			b.tell("plan", metaName, "planned", "what has failed is tried again")
@@ -326,40 +300,4 @@ func BootstrapStatus(ctx context.Context, c BootstrapConfig) (map[string]bool, e
 	}
 	_, at := b.processes(b.runDir(), "")
 	return process.Running(ctx, at)
-}
-
-// BootstrapDestroy ends everything that a bootstrap has made on this machine, and
-// removes it, data included.
-func BootstrapDestroy(ctx context.Context, c BootstrapConfig) error {
-	b := &bootstrap{BootstrapConfig: c, began: time.Now()}
-	var err error
-	if b.where, err = b.locate(); err != nil {
-		return err
-	}
-	if b.where.kind != "local" {
-		return fault.New(fault.Invalid, "what runs on Kubernetes is removed there: kubectl delete namespace %s, then the directory %s", b.Namespace, b.State)
-	}
-	_, ledgerErr := os.Stat(b.ledgerDir())
-	if _, err := os.Stat(b.runDir()); err != nil && ledgerErr != nil {
-		return fault.New(fault.NotFound, "there is no bootstrap in %s", b.State)
-	}
-	unlock, err := lockState(b.State)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if _, err := os.Stat(b.runDir()); err == nil {
-		_, at := b.processes(b.runDir(), "")
-		if err := process.End(ctx, at, func(name, what string) { b.tell("resource", name, "destroyed", what) }); err != nil {
-			return err
-		}
-	}
-	// Only what bootstrap makes there goes; the rest of the directory is somebody's.
-	// The lock stays: whoever waits for it must not hold another one than the next.
-	for _, name := range []string{"run", "ledger", "replica"} {
-		if err := os.RemoveAll(filepath.Join(b.State, name)); err != nil {
-			return fault.New(fault.Unavailable, "the state cannot be removed: %w", err)
-		}
-	}
-	return nil
 }

@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
+	"net/url"
 
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/source"
@@ -40,3 +42,35 @@ func (s *Server) Unready(ctx context.Context) error { return s.unready(ctx) }
 
 // Crossable is crossable.
 var Crossable = crossable
+
+// Settle makes the directories of a state.
+func Settle(state string) error {
+	return (&bootstrap{BootstrapConfig: BootstrapConfig{BootstrapSettings: BootstrapSettings{State: state}}}).settle()
+}
+
+// HasCertManager is hasCertManager.
+var HasCertManager = hasCertManager
+
+// MetaTemplate is the version that Drover itself would be made of, with what was left
+// out.
+func MetaTemplate(ctx context.Context, s *Server, c BootstrapConfig, was string) (string, []string, error) {
+	b := &bootstrap{BootstrapConfig: c, where: metaSite{kind: "local"}}
+	version, err := b.template(asOperator(ctx), s, was)
+	return version, b.report.Left, err
+}
+
+// Clone makes a copy and starts it, by the programs of a directory, and removes it.
+func Clone(ctx context.Context, bin string, at *url.URL) error {
+	d, err := newClone(bin)
+	if err == nil {
+		err = d.copy(ctx, at)
+	}
+	if err == nil {
+		_, err = d.start(ctx, at)
+	}
+	if d != nil {
+		d.running = false
+		err = errors.Join(err, d.remove())
+	}
+	return err
+}

@@ -55,7 +55,7 @@ func (b *bootstrap) names(ctx context.Context, s *Server) ([]string, error) {
 		return gitHubNames(ctx, "https://api.github.com", b.Organisation, b.Prefix, with.Password)
 	}
 	name := b.Prefix + "meta"
-	tree, err := b.read(ctx, s, name)
+	tree, err := b.read(ctx, s, source.Location{Repository: b.repositoryURL(name)})
 	if err != nil {
 		return nil, fmt.Errorf("the repositories are listed in drover.yaml of %s, which cannot be read (or name them with --repositories): %w", name, err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,11 +31,14 @@ func (b *bootstrap) kubernetesSite() (metaSite, error) {
 	if err != nil {
 		return metaSite{}, err
 	}
-	_, err = cluster.Mapper().RESTMapping(schema.GroupKind{Group: "cert-manager.io", Kind: "Certificate"})
-	where := metaSite{kind: "kubernetes", parameters: map[string]any{
-		"namespace": b.Namespace, "image": cmp.Or(b.Image, "droverhq/drover:"+cmp.Or(b.Version, "latest")), "cert_manager": err == nil,
-	}}
+	certificates, err := hasCertManager(cluster.Mapper())
 	if err != nil {
+		return metaSite{}, err
+	}
+	where := metaSite{kind: "kubernetes", parameters: map[string]any{
+		"namespace": b.Namespace, "image": cmp.Or(b.Image, "droverhq/drover:"+cmp.Or(b.Version, "latest")), "cert_manager": certificates,
+	}, once: []string{"cert_manager"}}
+	if !certificates {
 		where.left = append(where.left, "certificates: the cluster has no cert-manager; within the namespace nothing is encrypted, and nobody else gets in but to the API")
 	}
 	where.connections = []connection.Connection{{Name: "default", Executor: "kubernetes", Options: map[string]string{"kubeconfig": string(kubeconfig)}}}
@@ -50,6 +54,16 @@ func (b *bootstrap) kubernetesSite() (metaSite, error) {
 		return apierrors.IsNotFound(cluster.Kube().Get(ctx, client.ObjectKeyFromObject(room), room.DeepCopy()))
 	}
 	return where, nil
+}
+
+// hasCertManager asks the cluster. Only its word that there is none counts as that: what
+// cannot be asked must not end up without certificates.
+func hasCertManager(of apimeta.RESTMapper) (bool, error) {
+	_, err := of.RESTMapping(schema.GroupKind{Group: "cert-manager.io", Kind: "Certificate"})
+	if err != nil && !apimeta.IsNoMatchError(err) {
+		return false, fault.New(fault.Unavailable, "the cluster does not tell whether it has cert-manager: %w", err)
+	}
+	return err == nil, nil
 }
 
 // kubeconfig is that of the location alone, with everything in it.

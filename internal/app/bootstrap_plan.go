@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
-	"github.com/droverhq/drover/internal/template"
 )
 
 // dryRun tells what would be made, and touches nothing but a directory of its own.
@@ -43,7 +41,7 @@ func (b *bootstrap) dryRun(ctx context.Context) error {
 	return b.work(ctx, filepath.Join(temp, "ledger"), func(ctx context.Context, s *Server) error {
 		order := environment.PlanOrder{Environment: metaName, Parameters: b.where.parameters}
 		var err error
-		if order.Template, err = b.template(ctx, s); err != nil {
+		if order.Template, err = b.template(ctx, s, ""); err != nil {
 			return err
 		}
 		if b.where.absent != nil && b.where.absent(ctx) {
@@ -85,12 +83,8 @@ func (b *bootstrap) begun(ctx context.Context) (*environment.Handed, error) {
 
 // list tells what a template makes where there is nothing yet that could be asked.
 func (b *bootstrap) list(ctx context.Context, s *Server, version string) error {
-	o, err := s.ledger.Get(ctx, ledger.Ref{Kind: template.KindVersion.Name, ID: version})
+	sum, err := versionOf(ctx, s, version)
 	if err != nil {
-		return err
-	}
-	var sum template.Summary
-	if err := json.Unmarshal(o.Spec, &sum); err != nil {
 		return err
 	}
 	b.tell("plan", b.Namespace, "create", "there is no such namespace")

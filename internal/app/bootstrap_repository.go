@@ -146,38 +146,12 @@ func (b *bootstrap) repositoryURL(name string) string {
 	return strings.TrimSuffix(cmp.Or(b.BaseURL, "https://github.com"), "/") + "/" + strings.Trim(b.Organisation+"/"+name, "/") + ".git"
 }
 
-func (b *bootstrap) read(ctx context.Context, s *Server, name string) (source.Tree, error) {
+func (b *bootstrap) read(ctx context.Context, s *Server, at source.Location) (source.Tree, error) {
 	with, err := b.credential()
 	if err != nil {
 		return source.Tree{}, err
 	}
-	at := source.Location{Repository: b.repositoryURL(name)}
 	return source.Choose{Git: s.git}.Read(ctx, at, with, source.Limits{})
-}
-
-// metaFiles are those of the meta template in a repository, for this kind of
-// location; nil: no repository has any.
-func (b *bootstrap) metaFiles(ctx context.Context, s *Server) (map[string][]byte, string, error) {
-	if b.Organisation == "" {
-		return nil, "", nil
-	}
-	name := b.Prefix + "meta"
-	tree, err := b.read(ctx, s, name)
-	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) && b.GitTokenFile == "" { // who may not see it is not told that it is there
-		return nil, "", nil
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("repository %s: %w", name, err)
-	}
-	files := below(tree, b.where.kind)
-	if _, ok := files["template.yaml"]; !ok {
-		return nil, "", nil
-	}
-	out := map[string][]byte{}
-	for name, f := range files {
-		out[name] = f.Data
-	}
-	return out, b.repositoryURL(name) + "//" + b.where.kind, nil
 }
 
 // below are the files of a directory of a tree.
@@ -196,7 +170,7 @@ func below(tree source.Tree, dir string) map[string]source.File {
 // repository reads one, adds its templates and sends its environments.
 func (b *bootstrap) repository(ctx context.Context, d *desk, name string) (r BootstrapRepository, sent bool) {
 	r.Name = name
-	tree, err := b.read(ctx, d.to, name)
+	tree, err := b.read(ctx, d.to, source.Location{Repository: b.repositoryURL(name)})
 	if err != nil {
 		r.Error = err.Error()
 		return r, false

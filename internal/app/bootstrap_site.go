@@ -3,18 +3,17 @@ package app
 import (
 	"cmp"
 	"context"
-	"io/fs"
+	"errors"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"os/user"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/droverhq/drover/deploy/meta"
 	"github.com/droverhq/drover/internal/connection"
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/executor/process"
@@ -30,6 +29,16 @@ type metaSite struct {
 	left        []string
 	ready       func(context.Context) error // refuses before anything is made
 	absent      func(context.Context) bool  // nothing can be asked there yet; nil: it can
+	once        []string                    // parameters that stay as they were first
+}
+
+// again are the parameters of another run.
+func (w metaSite) again() map[string]any {
+	out := maps.Clone(w.parameters)
+	for _, name := range w.once {
+		delete(out, name)
+	}
+	return out
 }
 
 // Defaults of a bootstrap.
@@ -109,9 +118,6 @@ func (b *bootstrap) localSite() (metaSite, error) {
 	where := metaSite{kind: "local", parameters: map[string]any{
 		"directory": b.runDir(), "drover": self, "port": int64(port), "path": search, "postgres_user": "postgres",
 	}}
-	if _, err := user.Lookup("postgres"); err != nil {
-		where.parameters["postgres_user"] = "nobody"
-	}
 	where.parameters["prometheus"] = found(search, "prometheus")
 	if !found(search, "prometheus") {
 		where.left = append(where.left, "prometheus: it is not on this machine; metrics are served at /metrics, and nobody collects them")
@@ -120,7 +126,7 @@ func (b *bootstrap) localSite() (metaSite, error) {
 	where.connections = []connection.Connection{own}
 	where.ready = func(context.Context) error {
 		if os.Geteuid() == 0 {
-			if err := crossable(b.State); err != nil {
+			if err := errors.Join(crossable(b.State), hasUser("postgres")); err != nil {
 				return err
 			}
 		}
@@ -129,13 +135,22 @@ func (b *bootstrap) localSite() (metaSite, error) {
 	return where, nil
 }
 
+// hasUser refuses a machine without the user that PostgreSQL runs as. Nobody else
+// will do: others' programs run as `nobody` too, and would read the ledger.
+func hasUser(name string) error {
+	if _, err := user.Lookup(name); err != nil {
+		return fault.New(fault.Invalid, "there is no user %s on this machine, and PostgreSQL does not run as root: make one (useradd --system %s), or bootstrap as another user", name, name).Because("user")
+	}
+	return nil
+}
+
 // crossable refuses a directory that other users of this machine cannot come to: one
 // that is below another's private directory. What of it is not there yet is made so.
 func crossable(dir string) error {
 	at, err := filepath.Abs(dir)
-	for ; err == nil && at != filepath.Dir(at); at = filepath.Dir(at) {
-		if info, err := os.Stat(filepath.Dir(at)); err == nil && info.Mode().Perm()&0o001 == 0 {
-			return fault.New(fault.Invalid, "--state: %s cannot be entered by other users, and PostgreSQL does not run as root: choose another directory", filepath.Dir(at)).Because("state")
+	for last := ""; err == nil && at != last; last, at = at, filepath.Dir(at) {
+		if info, err := os.Stat(at); err == nil && info.Mode().Perm()&0o001 == 0 {
+			return fault.New(fault.Invalid, "--state: %s cannot be entered by other users, and PostgreSQL does not run as root: choose another directory", at).Because("state")
 		}
 	}
 	return nil
@@ -166,28 +181,6 @@ func freePorts(from int) error {
 		return fault.New(fault.Conflict, "ports %s of 127.0.0.1 are taken: choose others with --port (twelve are needed from there on)", strings.Join(taken, ", ")).Because("ports")
 	}
 	return nil
-}
-
-// template returns the files of the meta template: those of a repository that has
-// them, and otherwise those that ship.
-func (w metaSite) template(ctx context.Context, b *bootstrap, s *Server) (map[string][]byte, string, error) {
-	files, origin, err := b.metaFiles(ctx, s)
-	if err != nil || files != nil {
-		return files, origin, err
-	}
-	sub, err := fs.Sub(meta.FS, w.kind)
-	if err != nil {
-		return nil, "", err
-	}
-	files = map[string][]byte{}
-	err = fs.WalkDir(sub, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		files[name], err = fs.ReadFile(sub, name)
-		return err
-	})
-	return files, path.Join("deploy/meta", w.kind), err
 }
 
 // revive starts programs of this machine again that do not run: nobody else can,

@@ -76,7 +76,9 @@ func Drill(ctx context.Context, c Config, bin string) (out v1.Drill, err error) 
 	return out, err
 }
 
-// clone is a copy of a database, in a directory of its own.
+// clone is a copy of a database, in a directory of its own. Below it, home is given to
+// the user whom PostgreSQL runs as: whatever that one puts in there, nothing of ours
+// is written through it.
 type clone struct {
 	bin, dir string
 	running  bool
@@ -106,10 +108,44 @@ func newClone(bin string) (*clone, error) {
 	if err != nil {
 		return nil, fault.New(fault.Unavailable, "cannot make a directory for the copy: %w", err)
 	}
-	return &clone{bin: bin, dir: dir}, errors.Join(hand(dir))
+	d := &clone{bin: bin, dir: dir}
+	err = os.Mkdir(d.home(), 0o700)
+	if err == nil && os.Geteuid() == 0 {
+		err = os.Chmod(dir, 0o711) // it is passed through
+	}
+	if err == nil {
+		err = hand(dir, "home")
+	}
+	if err != nil {
+		return nil, errors.Join(fault.New(fault.Unavailable, "cannot make a directory for the copy: %w", err), os.RemoveAll(dir))
+	}
+	return d, nil
 }
 
-func (d *clone) data() string { return filepath.Join(d.dir, "data") }
+func (d *clone) home() string { return filepath.Join(d.dir, "home") }
+func (d *clone) data() string { return filepath.Join(d.home(), "data") }
+
+// write makes a file of the copy anew, and its user's.
+func (d *clone) write(name, text string) error {
+	root, err := os.OpenRoot(d.home()) // links in there lead nowhere
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	next := filepath.Join("data", name+".new")
+	if err := root.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := root.OpenFile(next, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, handOpen(f), f.Close()); err != nil {
+		return err
+	}
+	return root.Rename(next, filepath.Join("data", name))
+}
 
 // run runs one of PostgreSQL's programs, which never is root.
 func (d *clone) run(ctx context.Context, env []string, name string, args ...string) error {
@@ -119,7 +155,7 @@ func (d *clone) run(ctx context.Context, env []string, name string, args ...stri
 	}
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, filepath.Join(d.bin, name), args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = d.dir, log, log, append(os.Environ(), env...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = d.home(), log, log, append(os.Environ(), env...)
 	unprivileged(cmd)
 	if err := cmd.Run(); err != nil {
 		said, _ := os.ReadFile(log.Name())
@@ -135,14 +171,15 @@ func (d *clone) copy(ctx context.Context, at *url.URL) error {
 	if err != nil {
 		return fmt.Errorf("cannot copy the standby (its user needs REPLICATION, and pg_hba.conf an entry for it): %w", err)
 	}
-	conf := filepath.Join(d.data(), "postgresql.conf")
-	if _, err := os.Stat(conf); errors.Is(err, os.ErrNotExist) { // kept elsewhere, as on Debian
-		if err := errors.Join(os.WriteFile(conf, nil, 0o600), hand(conf)); err != nil {
-			return err
+	if _, err := os.Lstat(filepath.Join(d.data(), "postgresql.conf")); errors.Is(err, os.ErrNotExist) { // kept elsewhere, as on Debian
+		if err := d.write("postgresql.conf", ""); err != nil {
+			return fault.New(fault.Unavailable, "cannot write to the copy: %w", err)
 		}
 	}
-	hba := filepath.Join(d.data(), "pg_hba.conf")
-	return errors.Join(os.WriteFile(hba, []byte("host all all 127.0.0.1/32 scram-sha-256\n"), 0o600), hand(hba))
+	if err := d.write("pg_hba.conf", "host all all 127.0.0.1/32 scram-sha-256\n"); err != nil {
+		return fault.New(fault.Unavailable, "cannot write to the copy: %w", err)
+	}
+	return nil
 }
 
 // drillEnv has the URL's password, where it has one: else the user's own settings count.
@@ -167,12 +204,22 @@ func (d *clone) start(ctx context.Context, at *url.URL) (string, error) {
 	}
 	options += " -c 'hba_file=" + filepath.Join(d.data(), "pg_hba.conf") + "'"
 	d.running = true
-	if err := d.run(ctx, nil, "pg_ctl", "-D", d.data(), "-l", filepath.Join(d.dir, "server.log"), "-w", "-t", "300", "-o", options, "start"); err != nil {
-		said, _ := os.ReadFile(filepath.Join(d.dir, "server.log"))
-		return "", fmt.Errorf("cannot start the copy: %w: %.2000s", err, said)
+	if err := d.run(ctx, nil, "pg_ctl", "-D", d.data(), "-l", filepath.Join(d.home(), "server.log"), "-w", "-t", "300", "-o", options, "start"); err != nil {
+		return "", fmt.Errorf("cannot start the copy: %w: %.2000s", err, d.said())
 	}
 	to := url.URL{Scheme: "postgres", User: at.User, Host: net.JoinHostPort("127.0.0.1", port), Path: at.Path, RawQuery: "sslmode=disable"}
 	return to.String(), nil
+}
+
+// said is the last word of the copy.
+func (d *clone) said() []byte {
+	root, err := os.OpenRoot(d.home())
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	said, _ := root.ReadFile("server.log")
+	return said
 }
 
 // remove leaves nothing behind.
@@ -180,7 +227,7 @@ func (d *clone) remove() error {
 	if d.running {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
-		if _, err := os.Stat(filepath.Join(d.data(), "postmaster.pid")); err == nil {
+		if _, err := os.Lstat(filepath.Join(d.data(), "postmaster.pid")); err == nil {
 			if err := d.run(ctx, nil, "pg_ctl", "-D", d.data(), "-m", "immediate", "-w", "stop"); err != nil {
 				return fmt.Errorf("the copy in %s still runs: %w", d.dir, err)
 			}

@@ -2,9 +2,14 @@
 
 package app
 
-import "os/exec"
+import (
+	"os"
+	"os/exec"
+)
 
 // PostgreSQL drops its rights by itself here.
 func unprivileged(*exec.Cmd) {}
 
-func hand(string) error { return nil }
+func hand(string, string) error { return nil }
+
+func handOpen(*os.File) error { return nil }

@@ -6,10 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"syscall"
-
-	"github.com/droverhq/drover/internal/fault"
 )
 
 // unprivileged has a program run as another user where this one is root, because
@@ -20,25 +19,33 @@ func unprivileged(cmd *exec.Cmd) {
 	}
 }
 
-// hand gives a file to that user.
-func hand(path string) error {
+// hand gives a directory of ours to that user.
+func hand(dir, name string) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	uid, gid, ok := other()
+	if !ok {
+		return hasUser("postgres")
+	}
+	return os.Lchown(filepath.Join(dir, name), int(uid), int(gid))
+}
+
+// handOpen gives a file that we have made to that user.
+func handOpen(f *os.File) error {
 	if uid, gid, ok := other(); ok {
-		if err := os.Chown(path, int(uid), int(gid)); err != nil {
-			return fault.New(fault.Unavailable, "cannot hand the copy to another user: %w", err)
-		}
+		return f.Chown(int(uid), int(gid))
 	}
 	return nil
 }
 
+// other is the user of PostgreSQL. It is never `nobody`: others' programs run as that
+// one too, and would read the copy.
 func other() (uid, gid uint32, ok bool) {
 	if os.Geteuid() != 0 {
 		return 0, 0, false
 	}
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
+	if u, err := user.Lookup("postgres"); err == nil {
 		n, first := strconv.ParseUint(u.Uid, 10, 32)
 		m, second := strconv.ParseUint(u.Gid, 10, 32)
 		if first == nil && second == nil {

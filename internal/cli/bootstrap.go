@@ -22,14 +22,16 @@ type BootstrapSettings struct {
 	BaseURL      string
 	Repositories []string
 	GitTokenFile string
-	State        string
-	Port         int
-	Kubeconfig   string
-	Namespace    string
-	Image        string
-	DryRun       bool
-	NoWait       bool
-	Timeout      time.Duration
+
+	MetaRepository string
+	State          string
+	Port           int
+	Kubeconfig     string
+	Namespace      string
+	Image          string
+	DryRun         bool
+	NoWait         bool
+	Timeout        time.Duration
 }
 
 // BootstrapEvent is one step forward, as app.BootstrapEvent has it.
@@ -88,6 +90,7 @@ It may be interrupted at any moment: run the same command again, and it goes on 
 	f.StringVar(&s.BaseURL, "base-url", "https://github.com", "`URL` of the Git server")
 	f.StringSliceVar(&s.Repositories, "repositories", nil, "`names` of the repositories; empty: GitHub is asked, of any other server drover.yaml in <prefix>meta lists them")
 	f.StringVar(&s.GitTokenFile, "git-token-file", "", "`file` with the token that opens the repositories")
+	f.StringVar(&s.MetaRepository, "meta-repository", "", "`name[@commit]` or URL of a repository that has the meta template (local/ or kubernetes/); whoever may push there says what runs; empty: the one that ships")
 	f.IntVar(&s.Port, "port", 8100, "local: `port` of the API; the eleven after it are for the others")
 	f.StringVar(&s.Kubeconfig, "kubeconfig", "", "Kubernetes: `file`; empty: KUBECONFIG, or ~/.kube/config")
 	f.StringVar(&s.Image, "image", "", "Kubernetes: container `image` of Drover; empty: droverhq/drover of this version")
