@@ -43,8 +43,11 @@ const ReasonFull = "queue-full"
 type Delivery struct {
 	Message
 	Again bool // it may have come before: it, or the news that it was done, was lost
-	Try   int  // how often it was handed over since it came here, this time included: Later goes by it
-	Large int  // bytes of a body that is larger than MaxBody, and is not there; else 0
+	// Try is how often it was handed over since it came here, this time included, and
+	// Failed how many of the times before failed by an error that has to do with the
+	// message: Later goes by them.
+	Try, Failed int
+	Large       int // bytes of a body that is larger than MaxBody, and is not there; else 0
 }
 
 // Bus carries messages. Implementations recover by themselves: a call waits for
@@ -65,7 +68,8 @@ type Bus interface {
 	// ends; then it returns nil. A queue is there from its first Consume on, also
 	// while nobody consumes. A message is gone when handle has returned nil, and put aside, with the
 	// reason, when it has returned an error of Reject. After any other error, or the
-	// end of the process, it comes again, later: Later says when, and for how long.
+	// end of the process, it comes again, later: Later says when, and for how long. What
+	// waits for that holds up no other message for longer than a moment.
 	// A message that is larger than MaxBody is put aside whatever handle returns: it is
 	// handed over without its body, so that its sender can be told.
 	// Somebody else's queue with the name is waited for to go, as the broker is to come.

@@ -1,6 +1,8 @@
 package bus
 
 import (
+	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -11,34 +13,63 @@ type Verdict int
 
 const (
 	Again   Verdict = iota // try it again here, after a while
-	Return                 // give it back to the broker, for whoever takes it
+	Park                   // keep it elsewhere for a while, where nobody waits behind it; then it comes again
 	PutAway                // put it aside, with the error as its reason
 )
 
 const (
 	firstWait, longestWait = 100 * time.Millisecond, 30 * time.Second
-	// triesOfWork is for errors that have to do with the message: a minute.
+	// triesInHand is how often a message is tried before it waits elsewhere: what is over
+	// in a moment costs nothing more, and what is not holds up nobody else's messages.
+	triesInHand = 3
+	// triesOfWork is for errors that have to do with the message: a minute. What we
+	// depend on being away is waited for, for as long as it takes.
 	triesOfWork = 10
-	// triesOfOutage is for what we depend on being away: a quarter of an hour, which is
-	// less than brokers wait for an acknowledgement. Then another replica may
-	// have more luck. An outage alone puts nothing aside.
-	triesOfOutage = 38
 )
 
-// Later decides after so many tries, at least one, of which the last ended with err.
-func Later(err error, tries int) (Verdict, time.Duration) {
-	if IsRejected(err) {
+// Later decides after the try that ended with err. An outage alone puts nothing aside.
+// The wait is to be spread.
+func Later(err error, d Delivery) (Verdict, time.Duration) {
+	if IsRejected(err) || own(err) && d.Failed+1 >= triesOfWork {
 		return PutAway, 0
 	}
 	wait := longestWait
-	if shift := tries - 1; shift < 9 { // beyond, it would be longer than the longest
+	if shift := d.Try - 1; shift < 9 { // beyond, it would be longer than the longest
 		wait = min(wait, firstWait<<max(shift, 0))
 	}
-	switch away := fault.Is(err, fault.Unavailable); {
-	case away && tries >= triesOfOutage:
-		return Return, 0
-	case !away && tries >= triesOfWork:
-		return PutAway, 0
+	if d.Try < triesInHand {
+		return Again, wait
 	}
-	return Again, wait
+	return Park, wait
+}
+
+// Retried is the delivery of the next try, after one that ended with err.
+func (d Delivery) Retried(err error) Delivery {
+	d.Again = true
+	d.Try++
+	if own(err) {
+		d.Failed++
+	}
+	return d
+}
+
+// own tells whether an error has to do with the message, and not with who is away.
+func own(err error) bool { return !fault.Is(err, fault.Unavailable) }
+
+// Spread returns about d, up to a quarter more or less: those who failed together do not
+// all come back together.
+func Spread(d time.Duration) time.Duration {
+	return d - d/4 + time.Duration(rand.Int64N(int64(max(d/2, 1))))
+}
+
+// Rest waits for about d, and tells whether that was over before ctx was.
+func Rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(Spread(d))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/reconcile"
@@ -123,7 +124,7 @@ func (s *Service) Reconcile(ctx context.Context, task reconcile.Task) (reconcile
 	case d.err != nil && sub.Spec.To == ToWebhook:
 		// The receiver is a stranger's: that it fails is told in the subscription, and is
 		// no news for whoever runs the server.
-		return reconcile.Wait(write, retry(next.Status.Tries), next.Status.Message), nil
+		return reconcile.Wait(write, bus.Spread(retry(next.Status.Tries)), next.Status.Message), nil
 	case d.err != nil:
 		return reconcile.Result{Write: write, Why: next.Status.Message}, d.err
 	case !caught:

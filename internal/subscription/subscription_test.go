@@ -3,6 +3,7 @@ package subscription_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -218,6 +219,29 @@ func TestReceiversThatFail(t *testing.T) {
 		t.Errorf("what it missed is not told: %v", got)
 	}
 	phase(subscription.Active)
+}
+
+// Receivers that fell away at one moment are not all called again at one.
+func TestReceiversAreNotCalledInStep(t *testing.T) {
+	w := newWorld(t, t.TempDir()+"/l.db")
+	w.hook.fail(fault.New(fault.Unavailable, "away"), 0)
+	w.write(t, "acme", "one")
+	waits := map[time.Duration]bool{}
+	for i := range 20 {
+		sub, _, err := w.service.Create(admin("acme"), fmt.Sprint("s", i), subscription.Spec{URL: "https://a.example/x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.write(t, "acme", fmt.Sprint("n", i))
+		r, err := w.service.Reconcile(t.Context(), reconcile.Task{Ref: sub.Ref})
+		if err != nil || !r.Next || r.After < 150*time.Millisecond || r.After > 250*time.Millisecond {
+			t.Fatalf("it comes to %+v, %v", r, err)
+		}
+		waits[r.After] = true
+	}
+	if len(waits) < 15 {
+		t.Errorf("twenty receivers are called again at %d moments", len(waits))
+	}
 }
 
 // A receiver may be away for a day, and is told everything afterwards; then nothing is

@@ -45,6 +45,7 @@ func Run(t *testing.T, open func(t *testing.T) World) {
 		{"several are handled at a time", several},
 		{"what is done is gone", gone},
 		{"what failed comes again", again},
+		{"what waits to come again holds up nobody", waits},
 		{"a panic fails one message", panics},
 		{"what its handler leaves comes again to the next", left},
 		{"what is rejected is put aside with its reason", aside},

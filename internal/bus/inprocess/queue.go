@@ -9,21 +9,25 @@ import (
 	"github.com/droverhq/drover/internal/bus"
 )
 
-// item is a message in a queue.
+// item is a message in a queue, and what was tried with it before.
 type item struct {
-	message bus.Message
-	again   bool
+	message     bus.Message
+	again       bool
+	try, failed int
 }
 
-// queue is bounded by number and size. What comes back to it is never refused.
+// queue is bounded by number and size, what waits to come again included. What comes back
+// to it is never refused.
 type queue struct {
 	limit, room int
 
-	mu    sync.Mutex
-	items []item
-	bytes int
-	more  chan struct{} // closed and replaced when something came
-	space chan struct{} // closed and replaced when something went
+	mu     sync.Mutex
+	items  []item
+	bytes  int
+	parked int           // how many wait, and ...
+	kept   int           // ... their bytes
+	more   chan struct{} // closed and replaced when something came
+	space  chan struct{} // closed and replaced when something went
 }
 
 func newQueue(limit, room int) *queue {
@@ -34,7 +38,7 @@ func newQueue(limit, room int) *queue {
 func (q *queue) push(x item) (space <-chan struct{}, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := size(x.message); len(q.items) >= q.limit || q.bytes+n > q.room && len(q.items) > 0 {
+	if n := size(x.message); len(q.items)+q.parked >= q.limit || q.bytes+q.kept+n > q.room && len(q.items)+q.parked > 0 {
 		return q.space, false
 	}
 	q.items = append(q.items, x)
@@ -48,6 +52,22 @@ func (q *queue) back(x item) {
 	defer q.mu.Unlock()
 	q.items = append([]item{x}, q.items...)
 	q.came(x)
+}
+
+// park keeps what was taken out of everybody's way for a while; then it comes again, after
+// all that is there.
+func (q *queue) park(x item, wait time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := size(x.message)
+	q.parked, q.kept = q.parked+1, q.kept+n
+	time.AfterFunc(wait, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.parked, q.kept = q.parked-1, q.kept-n
+		q.items = append(q.items, x)
+		q.came(x)
+	})
 }
 
 func (q *queue) came(x item) {
@@ -147,18 +167,31 @@ func (b *Bus) next(ctx context.Context, q *queue) (*item, error) {
 
 // work handles a message until something is decided about it.
 func (b *Bus) work(ctx context.Context, name string, q *queue, x item, handle func(context.Context, bus.Delivery) error) {
-	for tries := 1; ; tries++ {
-		err := run(ctx, handle, bus.Delivery{Message: clone(x.message), Again: x.again, Try: tries})
+	d := bus.Delivery{Again: x.again, Try: x.try + 1, Failed: x.failed}
+	for {
+		d.Message = clone(x.message)
+		err := run(ctx, handle, d)
 		if err == nil {
 			return
 		}
-		x.again = true
-		verdict, wait := bus.Later(err, tries)
-		switch {
-		case verdict == bus.PutAway:
+		if ctx.Err() != nil && !bus.IsRejected(err) { // nothing was tried in earnest
+			x.again = true
+			q.back(x)
+			return
+		}
+		verdict, wait := bus.Later(err, d)
+		if verdict == bus.PutAway {
 			b.putAway(name, x.message, err)
 			return
-		case verdict == bus.Return || !rest(ctx, wait):
+		}
+		d = d.Retried(err)
+		if verdict == bus.Park {
+			x.again, x.try, x.failed = true, d.Try-1, d.Failed
+			q.park(x, bus.Spread(wait))
+			return
+		}
+		if !bus.Rest(ctx, wait) {
+			x.again = true
 			q.back(x)
 			return
 		}
@@ -174,16 +207,4 @@ func run(ctx context.Context, handle func(context.Context, bus.Delivery) error, 
 		}
 	}()
 	return handle(ctx, d)
-}
-
-// rest tells whether the wait was over before ctx was.
-func rest(ctx context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -30,11 +30,6 @@ const settling = 1000
 
 var errHeld = errors.New("somebody else looks at what was put aside")
 
-// mend makes what was deleted.
-func (b *Bus) mend(ctx context.Context) error {
-	return b.errand(ctx, func(ch *amqp.Channel) error { return declareDead(ch, b.dead) })
-}
-
 // errand does something over a connection of its own.
 func (b *Bus) errand(ctx context.Context, do func(*amqp.Channel) error) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -82,7 +77,7 @@ func (a aside) visit(ctx context.Context, do func(*amqp.Channel) error) error {
 		if errors.Is(err, errHeld) {
 			pause = firstPause
 		}
-		if !rest(ctx, pause) {
+		if !bus.Rest(ctx, pause) {
 			return fault.New(fault.Unavailable, "the broker cannot be asked: %w: %w", err, ctx.Err()).Because("broker-away")
 		}
 	}

@@ -28,6 +28,7 @@ type consumer struct {
 	free   chan struct{}   // bounds the calls of handle, over all connections of this call
 	busy   sync.WaitGroup
 	closed <-chan struct{} // ends once the broker has closed the last channel; nil: there was none
+	made   bool            // the queue was there
 }
 
 // Consume hands messages over until ctx ends.
@@ -36,8 +37,8 @@ func (b *Bus) Consume(ctx context.Context, queue string, handle func(context.Con
 		return errClosed
 	}
 	c := &consumer{bus: b, queue: place(b.settings.prefix, queue), tag: rand.Text(), handle: handle, free: make(chan struct{}, hands)}
-	if len(c.queue) > 255 {
-		return fault.New(fault.Invalid, "the name of a queue has %d bytes: at most 255 are taken", len(c.queue))
+	if most := 255 - len(laterEnding); len(c.queue) > most {
+		return fault.New(fault.Invalid, "the name of a queue has %d bytes: at most %d are taken", len(c.queue), most)
 	}
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -62,7 +63,7 @@ func (b *Bus) Consume(ctx context.Context, queue string, handle func(context.Con
 		} else {
 			b.note(c, fault.New(fault.Unavailable, "cannot consume %s: %s", queue, reason(err)))
 		}
-		rest(inner, pause) // a broker that refuses is asked again, for others may mend it
+		bus.Rest(inner, pause) // a broker that refuses is asked again, for others may mend it
 		pause = min(2*pause, lastPause)
 	}
 }
@@ -123,6 +124,8 @@ func (c *consumer) round() (began bool, err error) {
 		return false, o.err
 	}
 	c.bus.note(c, nil)
+	c.bus.takes(c, true)
+	defer c.bus.takes(c, false)
 	// What was not acknowledged comes again once the channel is closed: after those
 	// who handle it have ended.
 	alive, over := context.WithCancel(c.ctx)
@@ -213,6 +216,16 @@ func (c *consumer) mention(alive context.Context, d amqp.Delivery, size int) {
 }
 
 func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error) {
+	if c.made {
+		gone, err := missing(s, c.queue)
+		if err != nil {
+			return nil, nil, err
+		}
+		if gone {
+			c.made = false // it is told once
+			c.bus.lost(name(c.bus.settings.prefix, c.queue))
+		}
+	}
 	ch, err := s.conn.Channel()
 	if err != nil {
 		return nil, nil, err
@@ -223,11 +236,27 @@ func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error)
 	if err := declareQueue(ch, c.queue, c.bus.dead); err != nil {
 		return ch, nil, conflict(err, c.queue)
 	}
+	if err := declareLater(ch, c.queue); err != nil {
+		return ch, nil, conflict(err, later(c.queue))
+	}
+	c.made = true
 	if err := ch.Qos(hands, 0, false); err != nil {
 		return ch, nil, err
 	}
 	in, err := ch.Consume(c.queue, c.tag, false, false, false, false, nil)
 	return ch, in, err
+}
+
+// missing tells whether somebody has deleted a queue that was there: what lay in it is lost,
+// and nobody else hears of that.
+func missing(s *session, queue string) (bool, error) {
+	ch, err := s.conn.Channel() // of its own: a broker that says no closes it
+	if err != nil {
+		return false, err
+	}
+	defer ch.Close() //nolint:errcheck // as above
+	_, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+	return code(err) == amqp.NotFound && strings.Contains(reason(err), "no queue"), nil // any other answer says nothing of it
 }
 
 // conflict tells that a name is taken by something that is not ours.
@@ -248,23 +277,25 @@ func reason(err error) string {
 // work handles a message until something is decided about it. Acknowledgements
 // that do not arrive need nothing done: the message comes again.
 func (c *consumer) work(alive context.Context, d amqp.Delivery) {
-	again := d.Redelivered
-	for tries := 1; ; tries++ {
-		err := c.run(c.ctx, bus.Delivery{Message: unpack(d, c.bus.settings.prefix, c.bus.topic(d.Exchange, d.RoutingKey)), Again: again, Try: tries})
+	m := tried(d)
+	for {
+		m.Message = unpack(d, c.bus.settings.prefix, c.bus.topic(d.Exchange, d.RoutingKey))
+		err := c.run(c.ctx, m)
 		if err == nil {
 			d.Ack(false) //nolint:errcheck // as above
 			return
 		}
-		again = true
-		switch verdict, wait := bus.Later(err, tries); {
-		case verdict == bus.PutAway:
+		if c.ctx.Err() != nil {
+			return // nothing was tried in earnest; the channel's end gives it back
+		}
+		verdict, wait := bus.Later(err, m)
+		if verdict == bus.PutAway {
 			c.putAway(alive, d, err)
 			return
-		case verdict == bus.Return:
-			d.Nack(false, true) //nolint:errcheck // as above
-			return
-		case !rest(alive, wait):
-			return // the channel's end gives it back
+		}
+		m = m.Retried(err)
+		if verdict == bus.Park && c.park(alive, d, m, wait) || !bus.Rest(alive, wait) {
+			return // else the channel's end gives it back
 		}
 	}
 }
@@ -278,54 +309,4 @@ func (c *consumer) run(ctx context.Context, d bus.Delivery) (err error) {
 		}
 	}()
 	return c.handle(ctx, d)
-}
-
-// The marks on a message that we have put aside.
-const (
-	marks      = "x-drover-aside-"
-	markKey    = marks + "key"
-	markQueue  = marks + "queue"
-	markReason = marks + "reason"
-	markTopic  = marks + "topic"
-	markAt     = marks + "at"
-	maxReason  = 2000
-)
-
-// putAway sends the message to where those are that were put aside, with the reason,
-// and only then acknowledges it.
-func (c *consumer) putAway(alive context.Context, d amqp.Delivery, why error) {
-	p := copied(d)
-	if p.Headers == nil {
-		p.Headers = amqp.Table{}
-	}
-	text := why.Error()
-	if len(text) > maxReason {
-		text = text[:maxReason] + "..."
-	}
-	p.Headers[markKey], p.Headers[markReason] = rand.Text(), strings.ToValidUTF8(text, "?")
-	p.Headers[markQueue], p.Headers[markTopic] = c.queue, c.bus.topic(d.Exchange, d.RoutingKey)
-	p.Headers[markAt] = time.Now().UTC().Format(time.RFC3339Nano)
-	if weigh(p.Headers) > maxTable || p.Headers.Validate() != nil {
-		d.Nack(false, false) //nolint:errcheck // the broker can put it aside as it is; the reason is lost
-		return
-	}
-	sticks := false
-	for {
-		err := c.bus.publish(alive, []parcel{{key: c.bus.dead, must: true, Publishing: p}})
-		if fault.Reason(err) == bus.ReasonFull && !sticks {
-			sticks = true
-			c.bus.sticks(1)
-			defer c.bus.sticks(-1)
-		}
-		if err == nil {
-			d.Ack(false) //nolint:errcheck // else it comes again, and is put aside again
-			return
-		}
-		if errors.Is(err, errNobody) {
-			err = c.bus.mend(alive) // somebody has deleted the queue
-		}
-		if alive.Err() != nil || err != nil && !rest(alive, firstPause) {
-			return // the channel's end gives it back
-		}
-	}
 }

@@ -67,7 +67,7 @@ func (b *Bus) publish(ctx context.Context, parcels []parcel) error {
 		case errors.As(err, &refused) && refused.Code == amqp.AccessRefused:
 			return fault.New(fault.Unavailable, "the broker refuses: %s: give the account the right to write there", refused.Reason).Because("broker-refuses")
 		}
-		if !rest(ctx, pause) {
+		if !bus.Rest(ctx, pause) {
 			return fault.New(fault.Unavailable, "the broker did not take it: %w: %w", err, ctx.Err()).Because("broker-away")
 		}
 		pause = min(2*pause, lastPause)

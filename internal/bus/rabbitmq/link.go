@@ -9,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/resilience"
 )
@@ -238,7 +239,7 @@ func (l *link) connect() {
 			return
 		}
 		l.mu.Unlock()
-		if !rest(l.bus.life, pause) {
+		if !bus.Rest(l.bus.life, pause) {
 			continue // the next try finds the bus closed
 		}
 		pause = min(2*pause, lastPause)
@@ -284,16 +285,4 @@ func (l *link) state() error {
 		}
 	}
 	return nil
-}
-
-// rest tells whether the wait was over before ctx was.
-func rest(ctx context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

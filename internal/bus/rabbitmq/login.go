@@ -34,6 +34,9 @@ type Outside struct {
 	// Dial connects; default: that of a net.Dialer.
 	Dial  func(ctx context.Context, network, addr string) (net.Conn, error)
 	Login Login // default: the settings
+	// Lost hears of a queue that somebody has deleted under its consumer, with what was
+	// in it; default: nobody does.
+	Lost func(queue string)
 }
 
 // Connect makes a bus that is given more than settings; the broker may be away.
@@ -90,7 +93,7 @@ func (b *Bus) follow(changed <-chan struct{}) {
 		changed = b.outside.Login.Changed() // before it is asked
 		for _, l := range []*link{b.out, b.in} {
 			for pause := firstPause; !l.renew(); pause = min(2*pause, lastPause) {
-				if !rest(b.life, pause) {
+				if !bus.Rest(b.life, pause) {
 					return
 				}
 			}

@@ -46,7 +46,7 @@ func reserved(name string) bool {
 	case "CC", "BCC", "x-death", "x-delivery-count", "x-acquired-count":
 		return true
 	}
-	for _, prefix := range []string{"x-first-death-", "x-last-death-", marks} {
+	for _, prefix := range []string{"x-first-death-", "x-last-death-", marks, laterMarks} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

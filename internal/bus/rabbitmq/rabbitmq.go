@@ -12,7 +12,9 @@ package rabbitmq
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/fault"
@@ -35,9 +37,11 @@ type Bus struct {
 
 	consumers tasks // calls of Consume
 	mu        sync.Mutex
-	consuming map[*consumer]error // of those that do not get on
-	fulls     map[string]bool     // queues that took nothing the last time
-	stuck     int                 // messages that cannot be put aside, because there is no room
+	consuming map[*consumer]error  // of those that do not get on
+	taking    map[*consumer]bool   // those that do
+	fulls     map[string]bool      // queues that took nothing the last time
+	losses    map[string]time.Time // queues that were deleted under us, and when that was seen
+	stuck     int                  // messages that cannot be put aside, because there is no room
 
 	// A broker that is full stops reading from connections that publish: those that
 	// acknowledge must be others.
@@ -61,7 +65,7 @@ func New(o bus.Options) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{settings: s, events: place(s.prefix, "drover.events"), dead: place(s.prefix, "drover.dead"), lines: make(chan *line, lines), consuming: map[*consumer]error{}, fulls: map[string]bool{}}
+	b := &Bus{settings: s, events: place(s.prefix, "drover.events"), dead: place(s.prefix, "drover.dead"), lines: make(chan *line, lines), consuming: map[*consumer]error{}, taking: map[*consumer]bool{}, losses: map[string]time.Time{}, fulls: map[string]bool{}}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.out, b.in = newLink(b, "out", nil), newLink(b, "in", nil)
 	for range lines {
@@ -146,6 +150,23 @@ func (b *Bus) sticks(n int) {
 	b.stuck += n
 }
 
+// Losses are the queues that somebody has deleted while they were consumed here, with what
+// was in them, and when that was seen last.
+func (b *Bus) Losses() map[string]time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.losses)
+}
+
+func (b *Bus) lost(queue string) {
+	b.mu.Lock()
+	b.losses[queue] = time.Now()
+	b.mu.Unlock()
+	if b.outside.Lost != nil {
+		b.outside.Lost(queue)
+	}
+}
+
 // note keeps what is wrong with a consumer.
 func (b *Bus) note(c *consumer, err error) {
 	b.mu.Lock()
@@ -153,6 +174,27 @@ func (b *Bus) note(c *consumer, err error) {
 	if delete(b.consuming, c); err != nil {
 		b.consuming[c] = err
 	}
+}
+
+// takes keeps whether messages come to a consumer.
+func (b *Bus) takes(c *consumer, does bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if delete(b.taking, c); does {
+		b.taking[c] = true
+	}
+}
+
+// Taking tells whether messages of a queue come here, as far as that is known.
+func (b *Bus) Taking(queue string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for c := range b.taking {
+		if c.queue == place(b.settings.prefix, queue) {
+			return true
+		}
+	}
+	return false
 }
 
 // tasks are goroutines that Close waits for. Unlike those of a WaitGroup, some may

@@ -68,6 +68,9 @@ func TestRights(t *testing.T) {
 	defer cancel()
 	go func() { ended <- limited.Consume(ctx, queue, nil) }()
 	troubled(ctx, limited, "ACCESS_REFUSED")
+	if limited.Taking(queue) || !b.Taking(queue) || b.Taking("drover.other") {
+		t.Errorf("who takes what is told wrongly: %v, %v, %v", limited.Taking(queue), b.Taking(queue), b.Taking("drover.other"))
+	}
 	if err := limited.Trouble(); err == nil || !strings.Contains(err.Error(), "ACCESS_REFUSED") {
 		t.Errorf("trouble is %v", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -54,6 +55,26 @@ func declareQueue(ch *amqp.Channel, queue, dead string) error {
 	_, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{
 		"x-queue-type": "quorum", "x-delivery-limit": int32(deliveries), "x-dead-letter-exchange": dead,
 		// What is put aside is not gone from here before it is there; that needs the overflow.
+		"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+	})
+	return err
+}
+
+// laterEnding is that of the queue where messages of another wait to come again.
+const laterEnding = ".later"
+
+func later(queue string) string { return queue + laterEnding }
+
+// longest is how long one waits there at most, whatever it says itself.
+const longest = time.Minute
+
+// declareLater makes where messages wait to come again to a queue: each says for how long,
+// and the broker brings it back, whoever lives then. It looks at the first one alone, so
+// that one which would come sooner may wait as long as the longest.
+func declareLater(ch *amqp.Channel, queue string) error {
+	_, err := ch.QueueDeclare(later(queue), true, false, false, false, amqp.Table{
+		"x-queue-type": "quorum", "x-message-ttl": longest.Milliseconds(),
+		"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue,
 		"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
 	})
 	return err

@@ -176,6 +176,9 @@ func TestDeleted(t *testing.T) {
 	got, _ := bustest.Collect(t, b, queue)
 	bustest.Send(t, b, queue, bus.Message{ID: "before"})
 	bustest.Receive(t, got)
+	if n := len(b.Losses()); n != 0 {
+		t.Errorf("%d queues are said to be lost", n)
+	}
 	w.DeleteQueue(t, w.prefix+queue)
 	for {
 		err := b.Send(t.Context(), queue, bus.Message{ID: "after"})
@@ -189,6 +192,9 @@ func TestDeleted(t *testing.T) {
 	}
 	if d := bustest.Receive(t, got); d.ID != "after" {
 		t.Errorf("got %s", d.ID)
+	}
+	if at, said := b.Losses()[queue]; !said || time.Since(at) > time.Hour || len(b.Losses()) != 1 {
+		t.Errorf("of the queue that was deleted it says %v", b.Losses())
 	}
 	events := w.events(t, "#")
 	if err := b.Publish(t.Context(), bus.Message{ID: "1"}); err != nil {
@@ -314,7 +320,7 @@ func TestStrangeMessages(t *testing.T) {
 	strange := []amqp.Publishing{
 		{MessageId: "\xff\xfe", Type: "\xff", ContentType: "\xff", ReplyTo: "\xff", CorrelationId: "\xff", Body: []byte("\xff\xfe\x00")},
 		{Headers: amqp.Table{"\xff": "\xfe", "deep": amqp.Table{"a": amqp.Table{"b": int64(1)}}, "when": time.Unix(1, 0), "nothing": nil, "no": false, "f": 1.5, "d": amqp.Decimal{Scale: 1, Value: 2}, "b": []byte{255}}},
-		{Headers: amqp.Table{"large": strings.Repeat("x", 100<<10)}},
+		{Headers: amqp.Table{"large": strings.Repeat("x", 100<<10), "small": "kept"}},
 		{Timestamp: time.Unix(1<<40, 0), Priority: 9, UserId: broker.User, Expiration: "600000"},
 		{Headers: amqp.Table{"CC": []any{"elsewhere"}}},
 		{Headers: amqp.Table{"x-death": "none"}},
@@ -336,8 +342,8 @@ func TestStrangeMessages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Queue != queue || len(whole.Headers["large"]) == 0 && r.Reason != "it is ? strange" {
-			t.Errorf("%d: from %q because %q", i, r.Queue, r.Reason)
+		if r.Queue != queue || r.Reason != "it is ? strange" || i == 2 && (whole.Headers["small"] != "kept" || whole.Headers["large"] != "") {
+			t.Errorf("%d: from %q because %q, with %d headers", i, r.Queue, r.Reason, len(whole.Headers))
 		}
 		if err := b.Aside().Retry(t.Context(), r.Key); err != nil {
 			t.Errorf("%d: %v", i, err)

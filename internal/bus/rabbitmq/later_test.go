@@ -1,0 +1,121 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/droverhq/drover/internal/bus"
+	"github.com/droverhq/drover/internal/bus/bustest"
+	"github.com/droverhq/drover/internal/fault"
+	broker "github.com/droverhq/drover/test/rabbitmq"
+)
+
+// parked sends a message whose handling fails until it waits elsewhere; nobody consumes its
+// queue any more.
+func (w world) parked(t *testing.T, p amqp.Publishing) (b bus.Bus, queue string) {
+	t.Helper()
+	b, queue = w.bus(t), bustest.Name()
+	stop := bustest.Consume(t, b, queue, func(context.Context, bus.Delivery) error {
+		return fault.New(fault.Unavailable, "away")
+	})
+	w.foreign(t, queue, p)
+	w.await(t, w.prefix+queue+".later", 1)
+	stop()
+	return b, queue
+}
+
+// To wait is no delivery that the broker would count: an outage of any length puts nothing
+// aside. It is the message that was sent, but for what was tried with it.
+func TestWaitingIsNoDelivery(t *testing.T) {
+	w := open(t)
+	b, queue := w.parked(t, amqp.Publishing{MessageId: "1", ReplyTo: "me", Body: []byte("x"), Headers: amqp.Table{"a": "b", "x-drover-later-tries": int64(-7)}})
+	w.await(t, w.prefix+queue, 1)
+	w.await(t, w.prefix+queue+".later", 0)
+	d, ok, err := broker.Channel(t, w.URL).Get(w.prefix+queue, false)
+	if err != nil || !ok {
+		t.Fatalf("it is not there: %v", err)
+	}
+	if n := d.Headers["x-delivery-count"]; n != nil && n != int64(0) || d.Redelivered || d.Expiration != "" {
+		t.Errorf("the broker has counted %v deliveries (%v), and forgets it after %q", n, d.Redelivered, d.Expiration)
+	}
+	if err := d.Nack(false, true); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := bustest.Collect(t, b, queue)
+	again := bustest.Receive(t, got)
+	if again.ID != "1" || again.ReplyTo != "me" || string(again.Body) != "x" || len(again.Headers) != 1 || again.Headers["a"] != "b" || again.Try < 4 || again.Failed != 0 || !again.Again || again.Topic != queue {
+		t.Errorf("it comes again as %+v", again)
+	}
+}
+
+// What waits is on the broker's disk, and comes again although the broker was killed.
+func TestWhatWaitsOutlivesTheBroker(t *testing.T) {
+	w := open(t)
+	// After so many tries it waits for longer than it takes to kill a broker.
+	b, queue := w.parked(t, amqp.Publishing{MessageId: "1", Headers: amqp.Table{"x-drover-later-tries": int64(8)}})
+	w.Kill(t)
+	w.Start(t)
+	got, _ := bustest.Collect(t, b, queue)
+	if d := bustest.Receive(t, got); d.ID != "1" || d.Try != 10 {
+		t.Errorf("got %s at try %d", d.ID, d.Try)
+	}
+}
+
+// Where messages wait somebody may delete the queue, and somebody may give it a bound: it is
+// made anew, and what does not fit into it is tried all the same.
+func TestWhereMessagesWait(t *testing.T) {
+	w := open(t)
+	for _, c := range []struct {
+		reason string
+		spoil  func(t *testing.T, queue string)
+	}{
+		{"it is deleted", func(t *testing.T, queue string) { w.DeleteQueue(t, queue) }},
+		{"it is full", func(t *testing.T, queue string) {
+			w.Bound(t, queue, 1)
+			ch := broker.Channel(t, w.URL)
+			if err := ch.Confirm(false); err != nil {
+				t.Fatal(err)
+			}
+			for taken := true; taken; { // it stays for a minute
+				sure, err := ch.PublishWithDeferredConfirm("", queue, true, false, amqp.Publishing{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				taken = sure.Wait()
+			}
+		}},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			b, queue := w.bus(t), bustest.Name()
+			got := make(chan bus.Delivery, 10)
+			bustest.Consume(t, b, queue, func(_ context.Context, d bus.Delivery) error {
+				switch {
+				case d.ID == "":
+					return nil
+				case d.Try < 5:
+					return fault.New(fault.Unavailable, "away")
+				}
+				got <- d
+				return nil
+			})
+			c.spoil(t, w.prefix+queue+".later")
+			bustest.Send(t, b, queue, bus.Message{ID: "1"})
+			if d := bustest.Receive(t, got); d.ID != "1" || d.Try != 5 {
+				t.Errorf("got %s at try %d", d.ID, d.Try)
+			}
+		})
+	}
+}
+
+// A message whose headers can hardly be sent once more waits, too, without the largest.
+func TestLargeHeadersWait(t *testing.T) {
+	w := open(t)
+	b, queue := w.parked(t, amqp.Publishing{MessageId: "1", Headers: amqp.Table{"large": strings.Repeat("x", 100<<10), "small": "kept"}})
+	got, _ := bustest.Collect(t, b, queue)
+	if d := bustest.Receive(t, got); d.ID != "1" || d.Headers["small"] != "kept" || d.Headers["large"] != "" {
+		t.Errorf("got %s with %d headers", d.ID, len(d.Headers))
+	}
+}
