@@ -157,6 +157,11 @@ func (e *examiner) workFacts(ctx context.Context, f *doctor.Facts) error {
 
 func (e *examiner) busFacts(ctx context.Context, f *doctor.Facts) error {
 	f.Bus.Name = e.cfg.Bus
+	if l, ok := e.bus.(interface{ Losses() map[string]time.Time }); ok {
+		for queue, at := range l.Losses() {
+			f.Bus.Lost = append(f.Bus.Lost, doctor.Loss{Queue: queue, At: at})
+		}
+	}
 	if t, ok := e.bus.(interface{ Trouble() error }); ok {
 		if err := t.Trouble(); err != nil {
 			f.Bus.Trouble, f.Bus.Blocked = err.Error(), fault.Reason(err) == "broker-blocked"

@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"encoding/base64"
 	"os"
 	"strings"
@@ -35,6 +37,11 @@ func (o *own) masterKey(ctx context.Context) ([]byte, error) {
 		return nil, fault.New(fault.Invalid, "--master-key-transit: want MOUNT/keys/NAME, such as transit/keys/drover")
 	}
 	return ledger.LoadGuardedKey(c.MasterKeyFile, transit{o, ctx, mount, name})
+}
+
+// derived is a key for one use: whoever had it would not have the master key.
+func derived(master []byte, use string) ([]byte, error) {
+	return hkdf.Key(sha256.New, master, nil, "drover "+use, ledger.KeySize)
 }
 
 // transit is a key in Vault that wraps the master key. What it wraps is the text of the

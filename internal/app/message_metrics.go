@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/droverhq/drover/internal/bus"
+	"github.com/droverhq/drover/internal/command"
 )
 
 // messageMetrics counts what goes over the bus and to subscriptions.
@@ -44,4 +47,31 @@ func (m *messageMetrics) Told(to string, events int, age time.Duration, err erro
 func (m *messageMetrics) Taken(name, outcome string, took time.Duration) {
 	m.commands.WithLabelValues(name, outcome).Inc()
 	m.took.WithLabelValues(name).Observe(took.Seconds())
+}
+
+// consumerMetrics tells whether commands come to this replica, where a broker brings them.
+type consumerMetrics struct {
+	desc   *prometheus.Desc
+	broker interface{ Taking(queue string) bool } // nil: there is none
+}
+
+func newConsumerMetrics(r prometheus.Registerer, b bus.Bus) {
+	m := &consumerMetrics{desc: prometheus.NewDesc("drover_command_consumers", "Replicas that take commands from the broker: 1 where this one does.", nil, nil)}
+	m.broker, _ = b.(interface{ Taking(queue string) bool })
+	r.MustRegister(m)
+}
+
+// Describe implements prometheus.Collector.
+func (m *consumerMetrics) Describe(out chan<- *prometheus.Desc) { out <- m.desc }
+
+// Collect implements prometheus.Collector.
+func (m *consumerMetrics) Collect(out chan<- prometheus.Metric) {
+	if m.broker == nil {
+		return
+	}
+	n := 0.0
+	if m.broker.Taking(command.Queue) {
+		n = 1
+	}
+	out <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, n)
 }

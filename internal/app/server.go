@@ -78,6 +78,7 @@ type Server struct {
 	commands      *command.Service
 	subscriptions *subscription.Service
 	told          *messageMetrics
+	digests       []byte // key of those that commands are known by
 	calls         *callMetrics
 	git           *repositories
 	metrics       *prometheus.Registry
@@ -145,6 +146,9 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	if at.Key, err = s.own.masterKey(ctx); err != nil {
+		return err
+	}
+	if s.digests, err = derived(at.Key, "digests of commands"); err != nil {
 		return err
 	}
 	at.Kinds, at.Epoch, at.Observer = Kinds(), s.cfg.Epoch, commits

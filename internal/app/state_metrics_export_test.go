@@ -26,3 +26,6 @@ func ObserveForObjectives(registry prometheus.Registerer) {
 	age.WithLabelValues("bus").Observe(1)
 	registry.MustRegister(ready, age)
 }
+
+// ConsumerMetrics registers what is told of who takes commands.
+var ConsumerMetrics = newConsumerMetrics

@@ -14,6 +14,7 @@ import (
 
 	"github.com/droverhq/drover/internal/app"
 	"github.com/droverhq/drover/internal/bus"
+	"github.com/droverhq/drover/internal/bus/inprocess"
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/ledger"
@@ -142,6 +143,33 @@ func TestTheBrokerIsNotAskedAtEveryScrape(t *testing.T) {
 		got, known := gauges(t, registry)["drover_messages_aside{}"]
 		if a.asked != c.asked || known == c.unknown || got != c.want {
 			t.Errorf("%s: asked %d times, %v (%t)", c.reason, a.asked, got, known)
+		}
+	}
+}
+
+// consumed is a broker whose commands come here, or do not.
+type consumed struct {
+	bus.Bus
+	queues map[string]bool
+}
+
+func (c consumed) Taking(queue string) bool { return c.queues[queue] }
+
+// Whether commands come to a replica is told, where a broker brings them.
+func TestWhoTakesCommandsIsTold(t *testing.T) {
+	for _, c := range []struct {
+		reason string
+		bus    bus.Bus
+		want   map[string]float64
+	}{
+		{"they come", consumed{queues: map[string]bool{"drover.commands": true}}, map[string]float64{"drover_command_consumers{}": 1}},
+		{"the queue is another's", consumed{queues: map[string]bool{"drover.other": true}}, map[string]float64{"drover_command_consumers{}": 0}},
+		{"there is no broker", inprocess.New(inprocess.Config{}), map[string]float64{}},
+	} {
+		registry := prometheus.NewRegistry()
+		app.ConsumerMetrics(registry, c.bus)
+		if diff := cmp.Diff(c.want, gauges(t, registry)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.reason, diff)
 		}
 	}
 }

@@ -58,14 +58,18 @@ func (s *Service) Reply(ctx context.Context, c Command, id, what string) error {
 }
 
 // repeat answers a command that came again with what became of it: where this message
-// wants it, for whoever sent the first may have gone.
-func (s *Service) repeat(ctx context.Context, m *bus.Message, o ledger.Object) error {
+// wants it, for whoever sent the first may have gone. One that asks for something else than
+// the first with its id did was not carried out, and its sender must not think so.
+func (s *Service) repeat(ctx context.Context, m *bus.Message, e envelope, digest string, o ledger.Object) (outcome string, err error) {
 	c, err := Decode(o)
 	if err != nil {
-		return err
+		return "", err
+	}
+	if c.Spec.Digest != "" && c.Spec.Digest != digest {
+		return "reused", s.refuse(ctx, m, e, fault.New(fault.Conflict, "another command of this source had the id %q before (%s): nothing was done; give every command an id of its own", e.ID, c.Spec.Type).Because("id-reused"))
 	}
 	c.Spec.ReplyTo = cmp.Or(m.ReplyTo, c.Spec.ReplyTo)
-	return s.Reply(ctx, c, ledger.NewID(), c.Phase)
+	return "twice", s.Reply(ctx, c, ledger.NewID(), c.Phase)
 }
 
 // refuse tells the sender of a message of which no record can be made. It fails only

@@ -39,6 +39,9 @@ type Spec struct {
 	ReplyTo string    `json:"reply_to,omitempty"`
 	Sent    time.Time `json:"sent,omitzero"`
 	Trace   string    `json:"trace,omitempty"`
+	// Digest is that of what was asked for, with a key that nobody can guess data by: by it
+	// an id that was used for something else is known. Empty: written by a version without.
+	Digest string `json:"digest,omitempty"`
 }
 
 // Status is how it goes.

@@ -1,8 +1,13 @@
 package command
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -77,6 +82,37 @@ func Parse(m *bus.Message) (envelope, error) {
 	e.name, e.route = name, route
 	e.Trace = parentOf(m, e)
 	return e, nil
+}
+
+// body is that of the request: what is not said of data that a command has is nothing.
+func (e envelope) body() []byte {
+	switch data := bytes.TrimSpace(e.Data); {
+	case e.route.Body == "":
+		return nil
+	case len(data) == 0 || string(data) == "null":
+		return []byte("{}")
+	default:
+		return data
+	}
+}
+
+// digest is that of what the command asks for, however its JSON is written. Nobody can
+// guess by it what the data is who has not the key.
+func (e envelope) digest(key []byte) string {
+	body := e.body()
+	read := json.NewDecoder(bytes.NewReader(body))
+	read.UseNumber()
+	var data any
+	if read.Decode(&data) == nil {
+		if plain, err := json.Marshal(data); err == nil { // with its keys in order
+			body = plain
+		}
+	}
+	h := hmac.New(sha256.New, key)
+	for _, part := range []string{e.name, e.Subject, string(body)} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // own tells whether an address is one of Drover's own queues: nobody makes us send

@@ -3,8 +3,10 @@ package command_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/droverhq/drover/internal/access"
@@ -56,11 +58,17 @@ func atDesk(t *testing.T) (*world, *desk) {
 }
 
 // says is an API that has one answer to everything.
-type says int
+type says struct {
+	status int
+	retry  string // when to come again
+}
 
 func (s says) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	if s > 0 {
-		w.WriteHeader(int(s))
+	if s.retry != "" {
+		w.Header().Set("Retry-After", s.retry)
+	}
+	if s.status > 0 {
+		w.WriteHeader(s.status)
 	}
 }
 
@@ -73,21 +81,24 @@ func TestACommandThatAlwaysFailsIsPutAside(t *testing.T) {
 		status says
 		end    bus.Verdict
 	}{
-		{"it broke the API", http.StatusInternalServerError, bus.PutAway},
-		{"the API said nothing", 0, bus.PutAway},
-		{"the ledger is away", http.StatusServiceUnavailable, bus.Return},
-		{"its owner sends too many", http.StatusTooManyRequests, bus.Return},
+		{"it broke the API", says{status: http.StatusInternalServerError}, bus.PutAway},
+		{"the API said nothing", says{}, bus.PutAway},
+		{"the ledger is away", says{status: http.StatusServiceUnavailable}, bus.Park},
+		{"its owner sends too many", says{status: http.StatusTooManyRequests}, bus.Park},
+		{"whom the API asks about quota is away", says{http.StatusInternalServerError, "1"}, bus.Park},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			w, d := atDesk(t)
 			w.s.API = c.status
 			verdict := bus.Again
-			for try := 1; verdict == bus.Again && try < 100; try++ {
+			for next := (bus.Delivery{Try: 1}); verdict != bus.PutAway && next.Try < 100; {
 				if len(d.sent) > 0 {
-					t.Fatalf("its sender was told before try %d", try)
+					t.Fatalf("its sender was told before try %d", next.Try)
 				}
-				err := d.handle(t.Context(), bus.Delivery{Message: message("alice", "m1", "instance.create", "things", `{"name":"rex"}`), Try: try})
-				verdict, _ = bus.Later(err, try)
+				next.Message = message("alice", "m1", "instance.create", "things", `{"name":"rex"}`)
+				err := d.handle(t.Context(), next)
+				verdict, _ = bus.Later(err, next)
+				next = next.Retried(err)
 			}
 			if verdict != c.end {
 				t.Errorf("in the end it is %v, want %v", verdict, c.end)
@@ -233,5 +244,94 @@ func TestWhatIsTooLargeIsSaid(t *testing.T) {
 	}
 	if a := d.answer(t); a.Phase != command.Rejected || a.Code != "malformed" || a.Message != "m1" || !strings.Contains(a.Reason, "20971520 bytes") {
 		t.Errorf("its sender was told %+v", a)
+	}
+}
+
+// One id is one command: what else comes with it is not answered with what became of the
+// first, and nothing is done. However the same is written, it is the same.
+func TestAnIDThatIsUsedForSomethingElse(t *testing.T) {
+	for _, c := range []struct {
+		reason, kind, subject, data string
+		same                        bool
+	}{
+		{"the same", "instance.create", "things", `{"name":"rex","n":1}`, true},
+		{"the same, written otherwise", "instance.create", "things", `{ "n": 1, "name": "rex" }`, true},
+		{"other data", "instance.create", "things", `{"name":"rob","n":1}`, false},
+		{"another subject", "instance.create", "others", `{"name":"rex","n":1}`, false},
+		{"another command", "instance.delete", "things/rex", `null`, false},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			w, d := atDesk(t)
+			var seen looker
+			w.s.Observer = &seen
+			if err := d.handle(t.Context(), bus.Delivery{Message: message("alice", "m1", "instance.create", "things", `{"name":"rex","n":1}`), Try: 1}); err != nil {
+				t.Fatal(err)
+			}
+			second := message("alice", "m1", c.kind, c.subject, c.data)
+			if err := d.handle(t.Context(), bus.Delivery{Message: second, Try: 1}); err != nil {
+				t.Fatal(err)
+			}
+			if n := len(w.list(t, "thing")); n != 1 || w.calls != 1 {
+				t.Errorf("%d things were made by %d calls", n, w.calls)
+			}
+			a := d.answer(t)
+			if c.same && (a.Phase != command.Accepted || len(seen.refused) != 0) || !c.same && (a.Phase != command.Rejected || a.Code != "id-reused" || a.Message != "m1" || a.Object != "" || len(seen.refused) != 1 || seen.refused[0].Outcome != "reused") {
+				t.Errorf("its sender was told %+v, and we %v", a, seen.refused)
+			}
+		})
+	}
+}
+
+// What is kept of a command's data tells nobody what the data was.
+func TestDigestsNeedTheKey(t *testing.T) {
+	digests := map[string]bool{}
+	for _, key := range []string{"", "one", "two"} {
+		w, d := atDesk(t)
+		w.s.Key = []byte(key)
+		if err := d.handle(t.Context(), bus.Delivery{Message: message("alice", "m1", "instance.create", "things", `{"name":"rex"}`), Try: 1}); err != nil {
+			t.Fatal(err)
+		}
+		record, err := command.Decode(w.list(t, "command")[0])
+		if err != nil || record.Spec.Digest == "" {
+			t.Fatalf("the digest is %q, %v", record.Spec.Digest, err)
+		}
+		digests[record.Spec.Digest] = true
+	}
+	if len(digests) != 3 {
+		t.Errorf("three keys make %d digests", len(digests))
+	}
+}
+
+// offAndOn is an issuer of tokens that may be away; those of alice are known all the same.
+type offAndOn struct{ away *atomic.Bool }
+
+func (o offAndOn) Authenticate(ctx context.Context, token string) (access.Principal, error) {
+	if token == "bob" && o.away.Load() {
+		return access.Principal{}, fault.New(fault.Denied, "the token cannot be verified: %w", access.ErrIssuerAway)
+	}
+	return people{}.Authenticate(ctx, token)
+}
+
+// While somebody's issuer is away, more of their commands come than are carried out at a
+// time: others' go on. When it is back, each of those is done, once.
+func TestAnIssuerThatIsAwayHoldsUpNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	away := offAndOn{new(atomic.Bool)}
+	away.away.Store(true)
+	w.s.Authenticator = away
+	w.run(t)
+	const n = 80
+	for i := range n {
+		w.send(t, command.Queue, message("bob", fmt.Sprint("b", i), "instance.create", "things", fmt.Sprintf(`{"name":"bob-%d"}`, i)))
+	}
+	w.send(t, command.Queue, message("alice", "a", "instance.create", "things", `{"name":"rex"}`))
+	until(t, "alice's command is carried out", func() bool { return len(w.list(t, "thing")) == 1 })
+	if made := w.list(t, "thing")[0]; made.Owner != "alice" {
+		t.Errorf("%s has one", made.Owner)
+	}
+	away.away.Store(false)
+	until(t, "bob's are", func() bool { return len(w.list(t, "thing")) == n+1 })
+	if aside, err := w.bus.Aside().Count(t.Context()); err != nil || aside != 0 || len(w.list(t, "command")) != n+1 {
+		t.Errorf("%d were put aside (%v), and there are %d commands", aside, err, len(w.list(t, "command")))
 	}
 }

@@ -57,9 +57,9 @@ func TestRefusedMessagesAreTold(t *testing.T) {
 		{"no JSON", asked(bus.Message{ID: "m-4", Body: []byte("secret-body")}, "night-shift-4712"), nil, 1, "night-shift-4712",
 			&command.Refusal{Outcome: "malformed", Message: "m-4"}},
 		{"an id that would write lines of its own", odd, nil, 1, "", &command.Refusal{Outcome: "malformed", Message: "m-5", Source: "/test"}},
-		{"what breaks the API, in the end", message("alice", "6", "instance.create", "things", data), says(http.StatusInternalServerError), 99, "",
+		{"what breaks the API, in the end", message("alice", "6", "instance.create", "things", data), says{status: http.StatusInternalServerError}, 99, "",
 			&command.Refusal{Command: "instance.create", Outcome: "failed", Message: "6", Source: "/test"}},
-		{"what comes again", message("alice", "7", "instance.create", "things", data), says(http.StatusServiceUnavailable), 99, "", nil},
+		{"what comes again", message("alice", "7", "instance.create", "things", data), says{status: http.StatusServiceUnavailable}, 99, "", nil},
 		{"what the API refuses", message("alice", "8", "instance.create", "things", `{}`), nil, 1, "", nil},
 		{"what is done", message("alice", "9", "instance.create", "things", data), nil, 1, "", nil},
 	} {
@@ -70,7 +70,7 @@ func TestRefusedMessagesAreTold(t *testing.T) {
 			if c.api != nil {
 				w.s.API = c.api
 			}
-			err := d.handle(t.Context(), bus.Delivery{Message: c.message, Try: c.try})
+			err := d.handle(t.Context(), bus.Delivery{Message: c.message, Try: c.try, Failed: c.try - 1})
 			if c.want == nil {
 				if len(seen.refused) > 0 {
 					t.Errorf("told: %+v, after %v", seen.refused, err)

@@ -45,18 +45,19 @@ type Config struct {
 	Authenticator Authenticator
 	API           http.Handler // carries commands out
 	Feed          Follower
+	Key           []byte           // of digests, the same on every replica and for good; default: none
 	Observer      Observer         // default: nobody looks
 	Tracer        *trace.Tracer    // default: commands are not followed
 	Now           func() time.Time // default: time.Now
 }
 
-// Observer sees what became of messages: accepted, rejected, twice, denied, malformed,
-// failed.
+// Observer sees what became of messages: accepted, rejected, twice, reused, denied,
+// malformed, failed.
 type Observer interface {
 	// Taken is for metrics.
 	Taken(command, outcome string, took time.Duration)
 	// Refused is for the log. It is called once for each message of which neither the
-	// API nor the ledger knows: denied, malformed, failed.
+	// API nor the ledger knows: denied, reused, malformed, failed.
 	Refused(ctx context.Context, r Refusal)
 }
 
@@ -114,13 +115,13 @@ func (s *Service) take(ctx context.Context, d bus.Delivery) error {
 	if err == nil {
 		span.End("")
 		s.Observer.Taken(e.name, outcome, s.Now().Sub(began))
-		if outcome == "denied" {
+		if outcome == "denied" || outcome == "reused" {
 			s.refused(ctx, &d.Message, e, outcome)
 		}
 		return nil
 	}
 	span.Done(err)
-	if verdict, _ := bus.Later(err, d.Try); verdict == bus.PutAway {
+	if verdict, _ := bus.Later(err, d); verdict == bus.PutAway {
 		s.Observer.Taken(e.name, "failed", s.Now().Sub(began))
 		s.refused(ctx, &d.Message, e, "failed")
 		_ = s.refuse(ctx, &d.Message, e, fault.New(fault.Internal, "it failed %d times and is put aside: whoever runs the control plane sees why, and can have it tried again", d.Try).Because("failed"))
@@ -145,15 +146,15 @@ func (s *Service) carry(ctx context.Context, m *bus.Message, e envelope) (outcom
 	if err != nil {
 		return "", err
 	}
-	ref := ledger.Ref{Kind: Kind.Name, ID: ID(who.Org, who.User, e.Source, e.ID)}
+	ref, digest := ledger.Ref{Kind: Kind.Name, ID: ID(who.Org, who.User, e.Source, e.ID)}, e.digest(s.Key)
 	if o, err := s.Store.Get(ctx, ref); err == nil {
-		return "twice", s.repeat(ctx, m, o)
+		return s.repeat(ctx, m, e, digest, o)
 	} else if !fault.Is(err, fault.NotFound) {
 		return "", err
 	}
 	c := Command{
 		Object: ledger.Object{Ref: ref, Org: who.Org, Owner: who.User, Name: e.ID, Phase: Accepted},
-		Spec:   Spec{Type: e.name, Message: e.ID, Source: e.Source, Target: e.Subject, ReplyTo: m.ReplyTo, Trace: e.Trace},
+		Spec:   Spec{Type: e.name, Message: e.ID, Source: e.Source, Target: e.Subject, ReplyTo: m.ReplyTo, Trace: e.Trace, Digest: digest},
 	}
 	if e.Time != nil {
 		c.Spec.Sent = e.Time.UTC()
@@ -166,10 +167,16 @@ func (s *Service) carry(ctx context.Context, m *bus.Message, e envelope) (outcom
 	if o.written {
 		return Accepted, nil // the answer goes out from the log
 	}
-	if taken, err := s.Store.Get(ctx, ref); err == nil { // by another delivery, at the same time
-		return "twice", s.repeat(ctx, m, taken)
+	if _, err := s.Store.Get(ctx, ref); fault.Is(err, fault.NotFound) {
+		if outcome, err = s.settle(ctx, who, c, answer); fault.Reason(err) != "exists" {
+			return outcome, err
+		}
 	}
-	return s.settle(ctx, who, c, answer)
+	taken, err := s.Store.Get(ctx, ref) // by another delivery, at the same time
+	if err != nil {
+		return "", err
+	}
+	return s.repeat(ctx, m, e, digest, taken)
 }
 
 // settle writes down what became of a command that changed nothing: it was refused,
@@ -186,9 +193,6 @@ func (s *Service) settle(ctx context.Context, who access.Principal, c Command, a
 		return "", err
 	}
 	_, err = s.Store.Commit(ctx, ledger.Set{Actor: who.Actor(), Cause: cause(c.ID), Puts: []ledger.Put{put}})
-	if fault.Reason(err) == "exists" {
-		return "twice", nil // and the answer of the first goes out
-	}
 	return c.Phase, err
 }
 
@@ -207,14 +211,7 @@ type answer struct {
 // one that may have to do with the command.
 func (s *Service) call(ctx context.Context, m *bus.Message, e envelope, token string) (answer, error) {
 	path, _ := e.route.path(e.Subject)
-	body := []byte(e.Data)
-	if e.route.Body == "" || string(bytes.TrimSpace(body)) == "null" {
-		body = nil
-	}
-	if body == nil && e.route.Body != "" {
-		body = []byte("{}")
-	}
-	req, err := http.NewRequestWithContext(ctx, e.route.Method, path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, e.route.Method, path, bytes.NewReader(e.body()))
 	if err != nil {
 		return answer{}, fault.New(fault.Invalid, "the subject makes no path")
 	}
@@ -234,6 +231,7 @@ func (s *Service) call(ctx context.Context, m *bus.Message, e envelope, token st
 	}
 	switch {
 	case w.status == http.StatusTooManyRequests, w.status == http.StatusBadGateway, w.status == http.StatusServiceUnavailable, w.status == http.StatusGatewayTimeout,
+		w.status >= 500 && w.header.Get("Retry-After") != "", // somebody whom the API depends on is away
 		(w.status >= 500 || w.status == 0) && ctx.Err() != nil:
 		return a, fault.New(fault.Unavailable, "the API answered with status %d", w.status)
 	case w.status >= 500 || w.status == 0:

@@ -96,6 +96,13 @@ type Bus struct {
 	Blocked bool // it is there and takes nothing
 	Aside   int  // messages that were put aside
 	Full    bool // there is no room for more of them
+	Lost    []Loss
+}
+
+// Loss is a queue that somebody has deleted, with what was in it.
+type Loss struct {
+	Queue string
+	At    time.Time // when that was seen
 }
 
 // Subscription is one that does not get on.

@@ -78,6 +78,12 @@ func TestDiagnose(t *testing.T) {
 		{"a broker with an alarm", func(f *doctor.Facts) { f.Bus.Trouble, f.Bus.Blocked = "low on disk", true }, []string{"critical bus-blocked"}, "alarms"},
 		{"messages that nobody takes", func(f *doctor.Facts) { f.Bus.Aside = 20 }, []string{"warning bus-aside"}, "20 messages"},
 		{"so many that they fill the broker's disk", func(f *doctor.Facts) { f.Bus.Aside = 10_000 }, []string{"critical bus-aside"}, "drover bus dlq list"},
+		{"a queue that was deleted", func(f *doctor.Facts) {
+			f.Bus.Lost = []doctor.Loss{{Queue: "drover.commands", At: f.Now.Add(-59 * time.Minute)}}
+		}, []string{"warning bus-queue-deleted"}, "with the same id"},
+		{"one that was deleted long ago", func(f *doctor.Facts) {
+			f.Bus.Lost = []doctor.Loss{{Queue: "drover.commands", At: f.Now.Add(-61 * time.Minute)}}
+		}, nil, ""},
 		{"no room for them", func(f *doctor.Facts) { f.Bus.Aside, f.Bus.Full = 3, true }, []string{"critical bus-aside-full", "warning bus-aside"}, "nothing is lost"},
 		{"a follower's queue is full", func(f *doctor.Facts) {
 			f.Subscriptions = []doctor.Subscription{{ID: "bus", Name: "bus", Phase: "failing", Broker: true, Why: "a queue that follows it is full"}}

@@ -10,6 +10,9 @@ import (
 // where the broker has no policy for them they fill its disk.
 const asideMany = 10_000
 
+// lostTime is for how long it is told that a queue was deleted.
+const lostTime = time.Hour
+
 func bus(f Facts) (out []Finding) {
 	b := f.Bus
 	switch {
@@ -19,6 +22,14 @@ func bus(f Facts) (out []Finding) {
 	case b.Trouble != "":
 		out = append(out, Finding{ID: "bus-away", Severity: Critical, What: "the broker cannot be reached", Why: short(b.Trouble),
 			Do: []string{"rabbitmq-diagnostics ping   # on the broker; then --bus-options: address, account, certificate", "events wait in the ledger and are told when it is back; REST goes on"}})
+	}
+	for _, l := range b.Lost {
+		if f.Now.Sub(l.At) > lostTime {
+			continue
+		}
+		out = append(out, Finding{ID: "bus-queue-deleted", Severity: Warning, What: fmt.Sprintf("somebody has deleted the queue %s at %s: it was made anew, and what lay in it is lost", l.Queue, l.At.UTC().Format(time.TimeOnly)),
+			Why: "the broker forgets a queue with all that is in it, and tells no sender",
+			Do:  []string{"tell those who send commands: who has heard neither accepted nor rejected sends again, with the same id", "rabbitmqctl list_permissions   # on the broker: who may configure drover's queues can delete them"}})
 	}
 	if b.Full {
 		out = append(out, Finding{ID: "bus-aside-full", Severity: Critical, What: "messages that nobody can take cannot be put aside: drover.dead is full",

@@ -98,6 +98,11 @@ func diskAlarm(t *testing.T, d *badDay) {
 func queueDeleted(t *testing.T, d *badDay) {
 	d.DeleteQueue(t, "drover.commands")
 	d.ready(t)
+	drover.Until(t, "whoever runs the server to be told", func() bool {
+		out, _, code := d.s.Run("doctor")
+		return code == 7 && strings.Contains(out, "somebody has deleted the queue drover.commands") && strings.Contains(d.s.Log(), "level=WARN") &&
+			strings.Contains(d.s.Log(), "queue=drover.commands")
+	})
 	d.order(t, []string{"after-deletion"})
 	d.in.hear(t, "done", "after-deletion")
 	known := []string{"known-0", "known-1"}
