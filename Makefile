@@ -38,8 +38,7 @@ run: build ## a whole control plane on this machine: API on 127.0.0.1:8000, rout
 
 ENGINE = $(shell command -v docker || command -v podman)
 bootstrap: build ## everything that Drover needs, and Drover itself, from nothing; ARGS="--location ..." for elsewhere than this machine
-	@if [ -n "$(ENGINE)" ]; then $(ENGINE) build -f deploy/Containerfile -t droverhq/drover:$(VERSION) . || echo "the image could not be built: it is needed on Kubernetes alone"; fi
-	bin/drover bootstrap $(or $(ARGS),--location local)
+	@GO='$(GO)' ENGINE='$(ENGINE)' VERSION='$(VERSION)' deploy/bootstrap.sh $(ARGS)
 
 run/docs: build ## the API's documentation on 127.0.0.1:8082
 	bin/drover docs --listen 127.0.0.1:8082
