@@ -62,7 +62,7 @@ func (e *examiner) Examine(ctx context.Context) doctor.Facts {
 	if e.controllers != nil {
 		f.Resources = e.controllers.Trouble()
 	}
-	e.own.facts(&f)
+	e.own.facts(ctx, &f)
 	e.ledgerFacts(ctx, &f)
 	e.look(ctx, &f, "the bus", e.busFacts)
 	if ends, ok := e.outside.certificates.(interface{ Ends() (time.Time, error) }); ok {

@@ -45,10 +45,8 @@ func openNames(at string, list, plaintext []string, observer resilience.Observer
 			return nil, fault.New(fault.Invalid, "--consul-options: %s is true or false", name)
 		}
 	}
-	if u, err := url.Parse(at); err == nil && u.Scheme == "http" {
-		if err := CheckPlaintext(plaintext, PlaceConsul, u.Hostname(), "https:// in --consul"); err != nil {
-			return nil, err
-		}
+	if err := plainConsul(at, plaintext); err != nil {
+		return nil, err
 	}
 	var err error
 	n.consul, err = consul.New(consul.Config{
@@ -122,11 +120,11 @@ func unported(raw string) string {
 	return raw
 }
 
-func (n *names) facts(f *doctor.Facts) {
+func (n *names) facts(ctx context.Context, f *doctor.Facts) {
 	if n.finder == nil {
 		return
 	}
-	for name, a := range n.finder.Stale() {
+	for name, a := range n.finder.Stale(ctx) {
 		f.Names = append(f.Names, doctor.OldName{Name: name.String(), Since: a.At, Why: a.Stale.Error()})
 	}
 	slices.SortFunc(f.Names, func(a, b doctor.OldName) int { return strings.Compare(a.Name, b.Name) })

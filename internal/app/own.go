@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -64,10 +63,8 @@ func (o *own) openVault(observer resilience.Observer) error {
 	if err := set.check("vault-options", "auth", "mount", "namespace", "role", "role-id", "secret-id-file", "jwt-file", "token-file", "ca", "certificate", "key", "server-name", "refresh"); err != nil {
 		return err
 	}
-	if at, err := url.Parse(o.cfg.Vault); err == nil && at.Scheme == "http" {
-		if err := CheckPlaintext(o.cfg.Plaintext, PlaceVault, at.Hostname(), "https:// in --vault, because Drover's credentials come from there"); err != nil {
-			return err
-		}
+	if err := plainVault(o.cfg.Vault, o.cfg.Plaintext); err != nil { // who opens the ledger alone comes here first
+		return err
 	}
 	if text := set["refresh"]; text != "" {
 		var err error
@@ -197,21 +194,21 @@ func (o *own) close() {
 }
 
 // facts are what the doctor decides upon.
-func (o *own) facts(f *doctor.Facts) {
+func (o *own) facts(ctx context.Context, f *doctor.Facts) {
 	for _, d := range o.doors {
 		fact := doctor.Credential{Door: d.what, From: d.from}
 		if err := d.Trouble(); err != nil {
 			fact.Trouble, fact.Sealed = err.Error(), fault.Reason(err) == "sealed"
 		}
 		// Whoever has nothing is told of at once: the server did not start, or did not get that far.
-		ctx, cancel := context.WithCancel(context.Background())
+		known, cancel := context.WithCancel(ctx)
 		cancel() // what is known, without asking anybody
-		if c, err := d.Source.Get(ctx); err == nil {
+		if c, err := d.Source.Get(known); err == nil {
 			fact.Ends = c.Ends
 		}
 		f.Credentials = append(f.Credentials, fact)
 	}
-	o.names.facts(f)
+	o.names.facts(ctx, f)
 }
 
 var _ interface {

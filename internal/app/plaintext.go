@@ -50,6 +50,12 @@ func (c *Config) plain() error {
 			return err
 		}
 	}
+	if err := plainVault(c.Vault, c.Plaintext); err != nil {
+		return err
+	}
+	if err := plainConsul(c.Consul, c.Plaintext); err != nil {
+		return err
+	}
 	hosts, err := sqlledger.Unencrypted(c.Database)
 	if err != nil {
 		return err
@@ -67,6 +73,22 @@ func (c *Config) plain() error {
 		}
 	}
 	return nil
+}
+
+func plainVault(raw string, allowed []string) error {
+	at, err := url.Parse(raw)
+	if err != nil || at.Scheme != "http" {
+		return nil
+	}
+	return CheckPlaintext(allowed, PlaceVault, at.Hostname(), "https:// in --vault, because Drover's credentials come from there")
+}
+
+func plainConsul(raw string, allowed []string) error {
+	at, err := url.Parse(raw)
+	if err != nil || at.Scheme != "http" {
+		return nil
+	}
+	return CheckPlaintext(allowed, PlaceConsul, at.Hostname(), "https:// in --consul")
 }
 
 // plain refuses to send an agent's token unencrypted.

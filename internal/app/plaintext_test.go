@@ -1,6 +1,10 @@
 package app_test
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +28,9 @@ func TestPlaintextIsRefusedBeforeAnythingStarts(t *testing.T) {
 		{"never", "database", app.Settings{Database: "postgres://u@db.example.org/x?sslmode=disable"}},
 		{"one of several hosts", "database", app.Settings{Database: "postgres://u@127.0.0.1,db.example.org/x?sslmode=disable"}},
 		{"the broker", "bus", app.Settings{Bus: "rabbitmq", BusOptions: []string{"url=amqp://mq.example.org"}}},
+		{"Vault, where credentials come from", "vault", app.Settings{Vault: "http://vault.example.org:8200"}},
+		{"Vault by a name of Consul's, which may be anywhere", "vault", app.Settings{Vault: "http://vault.service.consul", Consul: "http://127.0.0.1:8500"}},
+		{"Consul, which says where everybody is", "consul", app.Settings{Consul: "http://consul.example.org:8500"}},
 		{"one of two brokers", "bus", app.Settings{Bus: "rabbitmq", BusOptions: []string{"url=amqps://mq.example.org amqp://other.example.org"}}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -31,12 +38,16 @@ func TestPlaintextIsRefusedBeforeAnythingStarts(t *testing.T) {
 			if tc.settings.Listen == "" {
 				tc.settings.Listen = "127.0.0.1:0"
 			}
-			for _, allowed := range [][]string{nil, {"vault", "consul"}} {
+			others := slices.DeleteFunc([]string{"listen", "server", "database", "bus", "vault", "consul"}, func(p string) bool { return p == tc.place })
+			for _, allowed := range [][]string{nil, others} {
 				tc.settings.Plaintext = allowed
 				_, err := app.New(t.Context(), app.Config{Settings: tc.settings})
 				if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "--plaintext "+tc.place) {
 					t.Fatalf("with %v: %v", allowed, err)
 				}
+			}
+			if _, err := os.Stat(tc.settings.DataDir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("something was made before: %v", err)
 			}
 			if err := app.Plain(tc.settings, tc.place); err != nil {
 				t.Errorf("where it is named: %v", err)
@@ -44,17 +55,27 @@ func TestPlaintextIsRefusedBeforeAnythingStarts(t *testing.T) {
 		})
 	}
 	for reason, s := range map[string]app.Settings{
-		"loopback":                {Listen: "127.0.0.1:0"},
-		"loopback of IPv6":        {Listen: "[::1]:0", Database: "postgres://u@[::1]/x"},
-		"a name of this machine":  {Listen: "localhost:0", Database: "postgres://u@localhost/x", PublicURL: "http://localhost:8000"},
-		"a socket":                {Listen: "localhost:0", Database: "postgres://u@/x?host=/var/run/postgresql"},
-		"an encrypted database":   {Listen: "127.0.0.1:0", Database: "postgres://u@db.example.org/x?sslmode=require"},
-		"an encrypted broker":     {Listen: "127.0.0.1:0", Bus: "rabbitmq", BusOptions: []string{"url=amqps://mq.example.org"}},
-		"a listener with its own": {Listen: "0.0.0.0:0", TLSCert: "tls.crt", TLSKey: "tls.key"},
+		"loopback":                  {Listen: "127.0.0.1:0"},
+		"loopback of IPv6":          {Listen: "[::1]:0", Database: "postgres://u@[::1]/x"},
+		"a name of this machine":    {Listen: "localhost:0", Database: "postgres://u@localhost/x", PublicURL: "http://localhost:8000"},
+		"a socket":                  {Listen: "localhost:0", Database: "postgres://u@/x?host=/var/run/postgresql"},
+		"an encrypted database":     {Listen: "127.0.0.1:0", Database: "postgres://u@db.example.org/x?sslmode=require"},
+		"Vault and Consul of here":  {Listen: "127.0.0.1:0", Vault: "http://127.0.0.1:8200", Consul: "http://localhost:8500"},
+		"Vault and Consul with TLS": {Listen: "127.0.0.1:0", Vault: "https://vault.example.org", Consul: "https://consul.example.org"},
+		"an encrypted broker":       {Listen: "127.0.0.1:0", Bus: "rabbitmq", BusOptions: []string{"url=amqps://mq.example.org"}},
+		"a listener with its own":   {Listen: "0.0.0.0:0", TLSCert: "tls.crt", TLSKey: "tls.key"},
 	} {
 		if err := app.Plain(s); err != nil {
 			t.Errorf("%s: %v", reason, err)
 		}
+	}
+}
+
+// An agent has a Consul, too.
+func TestAgentsDoNotAskConsulUnencrypted(t *testing.T) {
+	c := app.AgentConfig{AgentSettings: app.AgentSettings{Server: "https://drover.example.org", Cluster: "c", Token: "secret", Consul: "http://consul.example.org", DataDir: t.TempDir()}}
+	if err := app.Agent(t.Context(), c); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "--plaintext consul") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -100,12 +100,16 @@ func TestLastKnownAnswer(t *testing.T) {
 		if err != nil || a.Stale == nil || len(a.Endpoints) != 1 || a.Endpoints[0].Addr() != "192.0.2.1:5432" {
 			t.Errorf("%s: got %+v, %v", tc.reason, a, err)
 		}
-		if len(m.Stale()) != 1 {
-			t.Errorf("%s: operators are told %v", tc.reason, m.Stale())
+		if len(m.Stale(t.Context())) != 1 {
+			t.Errorf("%s: operators are told %v", tc.reason, m.Stale(t.Context()))
 		}
 	}
+	*f = finder{endpoints: there}
+	if old := m.Stale(t.Context()); len(old) != 0 {
+		t.Errorf("it is back, nobody has connected since, and operators are told %v", old)
+	}
 	*f = finder{endpoints: []discovery.Endpoint{{Host: "192.0.2.2", Port: 1}}}
-	if a, err := m.Find(t.Context(), name); err != nil || a.Stale != nil || a.Endpoints[0].Host != "192.0.2.2" || len(m.Stale()) != 0 {
+	if a, err := m.Find(t.Context(), name); err != nil || a.Stale != nil || a.Endpoints[0].Host != "192.0.2.2" || len(m.Stale(t.Context())) != 0 {
 		t.Errorf("it is back: got %+v, %v", a, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -154,7 +158,8 @@ func TestAFailureBringsNothingOlderBack(t *testing.T) {
 	if a := <-failed; len(a.Endpoints) != 1 || a.Endpoints[0].Host != "192.0.2.2" {
 		t.Errorf("who failed has %+v", a)
 	}
-	if a := m.Stale()[name]; len(a.Endpoints) != 1 || a.Endpoints[0].Host != "192.0.2.2" {
+	f.Finder = &finder{err: fault.New(fault.Unavailable, "away")}
+	if a := m.Stale(t.Context())[name]; len(a.Endpoints) != 1 || a.Endpoints[0].Host != "192.0.2.2" {
 		t.Errorf("what is known is %+v", a)
 	}
 }

@@ -65,8 +65,18 @@ func (m *Memory) Find(ctx context.Context, name Name) (Answer, error) {
 	return copied(old), nil
 }
 
-// Stale are the names whose answers are old, with why. It is for operators.
-func (m *Memory) Stale() map[Name]Answer {
+// Stale are the names whose answers are old, with why. It is for operators, and asks
+// again first: whoever has a connection asks for no address, be it back or not.
+func (m *Memory) Stale(ctx context.Context) map[Name]Answer {
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	for n := range m.stale() {
+		_, _ = m.Find(ctx, n) // what comes of it is kept
+	}
+	return m.stale()
+}
+
+func (m *Memory) stale() map[Name]Answer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[Name]Answer{}

@@ -7,6 +7,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/droverhq/drover/api/client/keypair"
 	"github.com/droverhq/drover/test/servers"
 	"github.com/droverhq/drover/test/servers/built"
 	"github.com/droverhq/drover/test/servers/process"
@@ -33,7 +35,10 @@ type Server struct {
 	URL   string // of its API, the same after each start
 	Addr  string // host and port of the URL
 	Token string // of one who may do everything; empty without ACLs
+	// Secure is the URL of the same API over TLS; empty without WithTLS.
+	Secure string
 
+	wan    string // address where other datacentres join
 	leader string // its own address, which says who answers
 	leash  *process.Leash
 	proc   *process.Process
@@ -42,13 +47,28 @@ type Server struct {
 // Option changes what is started.
 type Option func(*options)
 
-type options struct{ acls, data bool }
+type options struct {
+	acls, data bool
+	datacenter string
+	join       *Server
+	files      *keypair.Files
+}
 
 // WithACLs denies everything to whoever has no token.
 func WithACLs() Option { return func(o *options) { o.acls = true } }
 
 // WithData keeps everything over a stop or a kill, and takes some seconds longer to start.
 func WithData() Option { return func(o *options) { o.data = true } }
+
+// WithTLS serves the API also over TLS (Secure), with the certificate of the files and for those
+// alone who show one of their authorities. The files are read with each start.
+func WithTLS(f keypair.Files) Option { return func(o *options) { o.files = &f } }
+
+// WithDatacenter is the only server of a datacentre, which is dc1 otherwise. Others can join
+// it over WAN; with is one to join, or nil.
+func WithDatacenter(name string, with *Server) Option {
+	return func(o *options) { o.datacenter, o.join = name, with }
+}
 
 // Start runs a server of the test's own, which ends with it. Everybody may do
 // everything, and what it is told is gone once it is stopped, unless an option
@@ -88,12 +108,15 @@ func launch(path string, o options) (s *Server, err error) {
 			leash.Release()
 		}
 	}()
-	ports, err := leash.Ports(3)
+	ports, err := leash.Ports(5)
 	if err != nil {
 		return nil, err
 	}
 	s = &Server{Addr: "127.0.0.1:" + ports[0], leader: "127.0.0.1:" + ports[1], leash: leash}
-	s.URL = "http://" + s.Addr
+	s.URL, s.wan = "http://"+s.Addr, "127.0.0.1:"+ports[3]
+	if o.files != nil {
+		s.Secure = "https://127.0.0.1:" + ports[4]
+	}
 	if o.acls {
 		s.Token = uuid()
 	}
@@ -116,12 +139,16 @@ func launch(path string, o options) (s *Server, err error) {
 // anybody outside.
 func (s *Server) config(ports []string, o options) map[string]any {
 	numbers := map[string]int{"dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1, "https": -1}
-	for i, name := range []string{"http", "server", "serf_lan"} {
+	names := []string{"http", "server", "serf_lan"}
+	if o.datacenter != "" {
+		names = append(names, "serf_wan")
+	}
+	for i, name := range names {
 		numbers[name], _ = strconv.Atoi(ports[i])
 	}
 	config := map[string]any{
 		"ports": numbers, "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1",
-		"node_name": "consul-" + ports[0], "datacenter": "dc1",
+		"node_name": "consul-" + ports[0], "datacenter": cmp.Or(o.datacenter, "dc1"),
 		"disable_update_check": true, "leave_on_terminate": false,
 		"connect": map[string]any{"enabled": false}, "peering": map[string]any{"enabled": false},
 		"log_level": "warn",
@@ -129,6 +156,15 @@ func (s *Server) config(ports []string, o options) map[string]any {
 	if o.data {
 		config["data_dir"], config["server"], config["bootstrap_expect"] = s.leash.File("data"), true, 1
 		config["performance"] = map[string]any{"raft_multiplier": 1}
+	}
+	if o.join != nil {
+		config["retry_join_wan"], config["retry_interval_wan"] = []string{o.join.wan}, "1s"
+	}
+	if o.files != nil {
+		numbers["https"], _ = strconv.Atoi(ports[4])
+		config["tls"] = map[string]any{"https": map[string]any{
+			"cert_file": o.files.Certificate, "key_file": o.files.Key, "ca_file": o.files.CA, "verify_incoming": true,
+		}}
 	}
 	if o.acls {
 		config["acl"] = map[string]any{

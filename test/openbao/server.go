@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/droverhq/drover/api/client/keypair"
 	"github.com/droverhq/drover/test/servers"
 	"github.com/droverhq/drover/test/servers/built"
 	"github.com/droverhq/drover/test/servers/process"
@@ -32,7 +33,10 @@ type Server struct {
 	URL   string // of its API, the same after each start
 	Addr  string // host and port of the URL
 	Token string // of one who may do everything
+	// Secure is the URL of the same API over TLS; empty without WithTLS.
+	Secure string
 
+	files *keypair.Files
 	key   string // that unseals it
 	data  bool
 	leash *process.Leash
@@ -45,6 +49,11 @@ type Option func(*Server)
 // WithData keeps everything over a stop or a kill, after which the server is
 // sealed.
 func WithData() Option { return func(s *Server) { s.data = true } }
+
+// WithTLS is WithData, and serves the API also over TLS (Secure), with the certificate of the
+// files and for those alone who show one of their authorities. The files are read with
+// each start.
+func WithTLS(f keypair.Files) Option { return func(s *Server) { s.data, s.files = true, &f } }
 
 // Start runs a server of the test's own, unsealed, which ends with it. What it
 // is told is gone once it is stopped, unless an option says otherwise.
@@ -81,7 +90,7 @@ func (s *Server) launch(path string) (err error) {
 			s.leash.Release()
 		}
 	}()
-	ports, err := s.leash.Ports(1)
+	ports, err := s.leash.Ports(2)
 	if err != nil {
 		return err
 	}
@@ -95,6 +104,11 @@ func (s *Server) launch(path string) (err error) {
 	}
 	config := fmt.Sprintf("storage \"file\" { path = %q }\nlistener \"tcp\" {\n\taddress = %q\n\ttls_disable = true\n}\napi_addr = %q\nui = false\n",
 		s.leash.File("data"), s.Addr, s.URL)
+	if s.files != nil {
+		s.Secure = "https://127.0.0.1:" + ports[1]
+		config += fmt.Sprintf("listener \"tcp\" {\n\taddress = %q\n\ttls_cert_file = %q\n\ttls_key_file = %q\n\ttls_client_ca_file = %q\n\ttls_require_and_verify_client_cert = true\n}\n",
+			"127.0.0.1:"+ports[1], s.files.Certificate, s.files.Key, s.files.CA)
+	}
 	if err := os.WriteFile(s.leash.File("config.hcl"), []byte(config), 0o600); err != nil {
 		return err
 	}

@@ -144,28 +144,20 @@ func TestTokenIsRevoked(t *testing.T) {
 // With nothing to begin with, it says why, and what to do.
 func TestStartWithoutACredential(t *testing.T) {
 	w := newWorld(t, lives{lease: 60, most: 600, token: 60, mostToken: 600})
-	ends := func(says string, flags ...string) {
+	end := func(says string, flags ...string) {
 		t.Helper()
-		s := &drover.Server{Mode: "server", DataDir: t.TempDir(), Listen: drover.FreeAddress(t), Args: flags}
-		if err := s.Launch(); err != nil {
-			t.Fatal(err)
-		}
-		<-s.Done()
-		if s.ExitCode() == 0 || !strings.Contains(s.Log(), says) {
-			t.Errorf("it ends with %d, and does not say %q:\n%s", s.ExitCode(), says, s.Log())
-		}
-		quiet(t, s, w.secret)
+		quiet(t, ends(t, says, flags...), w.secret)
 	}
 	other := slices.Clone(w.flags)
 	other[slices.Index(other, "vault:database/creds/drover")] = "vault:database/creds/nobody"
-	ends("refuses", other...)
+	end("refuses", other...)
 	other[slices.Index(other, "vault:database/creds/nobody")] = "vault:nowhere/creds/drover"
-	ends("nowhere", other...)
-	ends("--vault", "--database", "postgres://127.0.0.1/drover", "--database-credentials", "vault:database/creds/drover")
+	end("nowhere", other...)
+	end("--vault", "--database", "postgres://127.0.0.1/drover", "--database-credentials", "vault:database/creds/drover")
 	if err := w.bao.Seal(); err != nil {
 		t.Fatal(err)
 	}
-	ends("sealed", w.flags...)
+	end("sealed", w.flags...)
 }
 
 // The file of the master key is of no use without transit, and a ledger is taken under

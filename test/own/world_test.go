@@ -33,6 +33,7 @@ type world struct {
 	db     *postgres.Server
 	admin  *pgx.Conn
 	bao    *openbao.Server
+	policy string // of what Drover needs
 	secret string // that Drover logs in with
 	flags  []string
 }
@@ -49,9 +50,9 @@ func (w *world) ask(t testing.TB, path string, in any) {
 type lives struct{ lease, most, token, mostToken int }
 
 // newWorld sets everything up as docs/vault.md says.
-func newWorld(t *testing.T, l lives) *world {
+func newWorld(t *testing.T, l lives, with ...openbao.Option) *world {
 	t.Helper()
-	w := &world{db: postgres.Start(t), bao: openbao.Start(t, openbao.WithData())}
+	w := &world{db: postgres.Start(t), bao: openbao.Start(t, append(with, openbao.WithData())...)}
 	w.sql(t, "CREATE ROLE drover NOLOGIN", "CREATE DATABASE drover OWNER drover")
 	at, err := url.Parse(w.db.URL("drover"))
 	if err != nil {
@@ -69,13 +70,13 @@ func newWorld(t *testing.T, l lives) *world {
 		"renew_statements":      `ALTER ROLE "{{name}}" VALID UNTIL '{{expiration}}';`,
 		"revocation_statements": `DROP ROLE IF EXISTS "{{name}}";`,
 	})
-	policy := w.bao.Policy(t, `
+	w.policy = w.bao.Policy(t, `
 path "database/creds/drover" { capabilities = ["read"] }
 path "rabbitmq/creds/drover" { capabilities = ["read"] }
 path "transit/encrypt/drover" { capabilities = ["update"] }
 path "transit/decrypt/drover" { capabilities = ["update"] }`)
-	role, secret := w.bao.AppRole(t, "drover", policy)
-	w.ask(t, "auth/approle/role/drover", map[string]any{"token_policies": []string{policy}, "token_ttl": l.token, "token_max_ttl": l.mostToken})
+	role, secret := w.bao.AppRole(t, "drover", w.policy)
+	w.ask(t, "auth/approle/role/drover", map[string]any{"token_policies": []string{w.policy}, "token_ttl": l.token, "token_max_ttl": l.mostToken})
 	w.secret = secret
 	file := filepath.Join(t.TempDir(), "secret-id")
 	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
@@ -212,6 +213,31 @@ func (l *load) check(t *testing.T) {
 	}
 	if len(l.ordered) == 0 {
 		t.Error("nothing was ordered")
+	}
+}
+
+// ends starts a server that must not come up, and must say why.
+func ends(t *testing.T, says string, flags ...string) *drover.Server {
+	t.Helper()
+	s := &drover.Server{Mode: "server", DataDir: t.TempDir(), Listen: drover.FreeAddress(t), Args: flags}
+	if err := s.Launch(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Done()
+	if s.ExitCode() == 0 || !strings.Contains(s.Log(), says) {
+		t.Errorf("it ends with %d, and does not say %q:\n%s", s.ExitCode(), says, s.Log())
+	}
+	return s
+}
+
+// put writes a file whole, as those do who rotate what others read.
+func put(t testing.TB, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
 	}
 }
 
