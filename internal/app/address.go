@@ -12,7 +12,7 @@ import (
 func (s *Server) mount(api http.Handler, authenticator *access.Authenticator) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", api)
-	s.siteRoutes(mux, authenticator)
+	s.siteRoutes(mux)
 	if s.home != nil {
 		mux.Handle(kubeapi.AdmissionPath, s.home.Admission())
 	}

@@ -67,8 +67,10 @@ type Settings struct {
 	PrimaryURL       string   // this is the secondary, and that is where the primary is
 	PrimaryCluster   string   // likewise: the name that the primary is registered with
 	SecondaryURL     string   // primary: where the secondary is; default: it says so itself
-	Site             string   // name of this site; default: its role
+	Site             string   // name of this one of two sites; they need one
+	SiteOptions      []string // key=value of how the other site is asked
 	Witness          string   // consul:<URL>/<key>, outside both sites; default: none
+	WitnessOptions   []string // key=value
 	Consul           string   // URL; names are found there, and this replica is; default: nobody is asked
 	ConsulOptions    []string // key=value
 	Vault            string   // URL; default: there is none

@@ -15,9 +15,26 @@ import (
 // wrappedBy begins what transit has wrapped.
 const wrappedBy = "vault:v"
 
-// masterKey reads the key that guards secrets, with the help of transit if that has
-// wrapped it.
+// masterKey is the key that guards secrets. It is read once, and lives in memory.
 func (o *own) masterKey(ctx context.Context) ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var err error
+	if o.key == nil {
+		o.key, err = o.readKey(ctx)
+	}
+	return o.key, err
+}
+
+// forgetKey has it read anew: it is not the one of the ledger.
+func (o *own) forgetKey() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.key = nil
+}
+
+// readKey reads it with the help of transit if that has wrapped it.
+func (o *own) readKey(ctx context.Context) ([]byte, error) {
 	c := o.cfg
 	switch {
 	case c.MasterKeyTransit == "" && c.MasterKey != "":

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/droverhq/drover/internal/bus"
@@ -34,6 +35,9 @@ type own struct {
 	vault   *vault.Client // nil: there is none
 	refresh time.Duration
 	doors   []door
+
+	mu  sync.Mutex
+	key []byte // the master key, once it was had
 }
 
 // door is one that changes hands.
@@ -109,6 +113,11 @@ func (o *own) source(what, setting, reference string) (credential.Source, error)
 	ref, err := credential.ParseReference(reference)
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "--%s: %w", setting, err)
+	}
+	for _, d := range o.doors { // of an earlier life: what it knows is known
+		if d.what == what && d.from == ref.String() {
+			return d.Source, nil
+		}
 	}
 	var s credential.Source
 	switch {

@@ -137,7 +137,7 @@ func (s *Server) open(ctx context.Context) error {
 	s.git = newRepositories(s.calls)
 	commits := newLedgerMetrics(registry, s.log, s.cfg.Observer)
 	var err error
-	if s.own, err = openOwn(&s.cfg, s.calls); err != nil {
+	if s.own, err = s.owned(); err != nil {
 		return err
 	}
 	_, missing := os.Stat(s.cfg.MasterKeyFile)
@@ -153,6 +153,9 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	at.Kinds, at.Epoch, at.Observer = Kinds(), s.cfg.Epoch, commits
 	opened, err := s.openStore(ctx, at)
+	if fault.Reason(err) == "wrong-key" {
+		s.own.forgetKey()
+	}
 	if fault.Reason(err) == "wrong-key" && s.cfg.MasterKey == "" && os.IsNotExist(missing) {
 		os.Remove(s.cfg.MasterKeyFile) // the one just made must not be taken for the right one
 		return fault.New(fault.Invalid, "%s is missing, and the ledger was made with it: copy it from the first replica or a backup", s.cfg.MasterKeyFile)
@@ -291,7 +294,9 @@ func (s *Server) Close() {
 	if s.ledger != nil {
 		s.ledger.Close()
 	}
-	s.own.close()
+	if s.cfg.site == nil { // else it is the site's, over all lives
+		s.own.close()
+	}
 	s.flush()
 }
 
@@ -383,6 +388,9 @@ func (s *Server) tasks() []func(context.Context) error {
 func Serve(ctx context.Context, c Config) error {
 	if c.role() != site.Standalone {
 		return serveSite(ctx, c)
+	}
+	if c.Site != "" || c.Witness != "" || c.SecondaryURL != "" || len(c.SiteOptions) > 0 || len(c.WitnessOptions) > 0 {
+		return fault.New(fault.Invalid, "--site, --site-options, --witness, --witness-options and --secondary-url are for one of two sites: say which with --primary, or with --primary-url or --primary-cluster-name")
 	}
 	s, err := New(ctx, c)
 	if err != nil {

@@ -4,13 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
-	"errors"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -35,12 +31,14 @@ const (
 type keeper struct {
 	cfg    Config
 	log    *slog.Logger
-	needs  *own // what opens the database
+	needs  *own // what opens doors, over all lives: none has to ask for it anew
+	calls  *relay
 	at     sqlledger.Config
 	probe  *sqlledger.Probe
 	lease  *site.Lease // nil: there is no witness
 	client *http.Client
 	self   string // this process
+	named  bool   // the settings say where the other site is
 
 	promoting sync.Mutex // one at a time
 
@@ -56,19 +54,13 @@ type keeper struct {
 	url      string // where others reach this site
 	refused  string // where it was not believed to be reached, so that it is said once
 	ledger   *sqlledger.Ledger
-	token    func(context.Context) (string, error)
-	followed int64
-	hinted   int64 // the highest epoch that an agent told of
-	acts     bool  // the rooms of this life act
-}
-
-// kept is what outlives the process.
-type kept struct {
-	Seen int64  `json:"seen_epoch"` // the highest that anybody told of
-	Peer string `json:"peer,omitempty"`
-	// Followed is the newest epoch that the other site had a copy of: it may have been
-	// promoted from that, and has to be asked before this one leads again.
-	Followed int64 `json:"followed_epoch,omitempty"`
+	token    func(ctx context.Context, own string) (string, error)
+	followed int64 // the newest epoch that the other site had a copy of
+	moved    bool  // where that is was heard since it was last written down
+	unnoted  string
+	hinted   int64       // the highest epoch that an agent told of
+	acts     bool        // the rooms of this life act
+	lapse    *time.Timer // decides anew when the lease ends
 }
 
 // role is what the settings make of this site.
@@ -83,23 +75,21 @@ func (c *Config) role() site.Role {
 }
 
 func newKeeper(ctx context.Context, c Config) (*keeper, error) {
-	role := c.role()
 	if c.Primary && (c.PrimaryURL != "" || c.PrimaryCluster != "") {
 		return nil, fault.New(fault.Invalid, "--primary is for the one site, --primary-url or --primary-cluster-name for the other")
 	}
-	k := &keeper{cfg: c, log: newLogger(c.LogLevel, c.LogFormat), self: rand.Text(), changed: make(chan struct{})}
+	if c.Site == "" {
+		return nil, fault.New(fault.Invalid, "one of two sites needs a name that stays, another one at each: --site NAME")
+	}
+	k := &keeper{cfg: c, log: newLogger(c.LogLevel, c.LogFormat), self: rand.Text(), changed: make(chan struct{}), calls: &relay{}}
 	if c.Witness != "" {
-		if c.Site == "" {
-			return nil, fault.New(fault.Invalid, "--witness needs --site NAME, another one at each site: it is who holds the lease")
-		}
-		register, err := newWitness(c.Witness)
+		register, err := newWitness(c.Witness, pairs(c.WitnessOptions))
 		if err != nil {
 			return nil, err
 		}
 		k.lease = &site.Lease{Register: register, Site: c.Site, Replica: k.self}
 	}
-	name := cmp.Or(c.Site, string(role))
-	k.view = site.View{Role: role, Site: name, Witness: k.lease != nil}
+	k.view = site.View{Role: c.role(), Site: c.Site, Witness: k.lease != nil}
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return nil, fault.New(fault.Invalid, "cannot use the data directory: %w", err)
 	}
@@ -107,10 +97,13 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.needs, err = openOwn(&k.cfg, nil); err != nil {
+	if k.needs, err = openOwn(&k.cfg, k.calls); err != nil {
 		return nil, err
 	}
-	k.client = peerClient(k.needs.names)
+	if k.client, err = peerClient(k.needs.names, "site-options", pairs(c.SiteOptions)); err != nil {
+		return nil, err
+	}
+	k.named = k.configured() != ""
 	k.view.Seen, k.followed = known.Seen, known.Followed
 	if usable(known.Peer) && k.safe(known.Peer) {
 		k.peer.told = known.Peer
@@ -118,39 +111,13 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 	k.peer.url = cmp.Or(k.configured(), k.peer.told)
 	k.decision = site.Plan(k.view, time.Now())
 	if k.at, err = k.needs.database(); err == nil {
+		k.at.Site = c.Site
 		k.probe, err = sqlledger.OpenProbe(ctx, k.at)
 	}
 	if err != nil {
 		k.needs.close()
 	}
 	return k, err
-}
-
-func (k *keeper) recall() (kept, error) {
-	var out kept
-	data, err := os.ReadFile(filepath.Join(k.cfg.DataDir, siteFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return out, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &out)
-	}
-	if err != nil {
-		return out, fault.New(fault.Invalid, "cannot tell from %s which epochs were seen (ask the other site with `drover dr status`, then remove it): %w", filepath.Join(k.cfg.DataDir, siteFile), err)
-	}
-	return out, nil
-}
-
-// remember writes down what must be known when the process is started again; the
-// caller has the lock.
-func (k *keeper) remember() {
-	data, err := json.Marshal(kept{Seen: k.view.Seen, Peer: k.peer.told, Followed: k.followed})
-	if err == nil {
-		err = writePrivate(filepath.Join(k.cfg.DataDir, siteFile), append(data, '\n'))
-	}
-	if err != nil {
-		k.log.Error("cannot write down which epoch was seen: after a restart it has to be heard anew", "epoch", k.view.Seen, "error", err)
-	}
 }
 
 // run looks, asks and holds until ctx ends.
@@ -210,6 +177,13 @@ func (k *keeper) look(ctx context.Context) {
 	defer cancel()
 	began := time.Now()
 	s, err := k.probe.Look(ctx)
+	k.stands(s, began, err)
+	if err == nil && !s.Recovering {
+		k.note(ctx, s.Heard)
+	}
+}
+
+func (k *keeper) stands(s sqlledger.Standing, began time.Time, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if fault.Reason(err) == "no-ledger" && k.view.Role == site.Primary && !s.Recovering {
@@ -218,8 +192,10 @@ func (k *keeper) look(ctx context.Context) {
 		return
 	}
 	if k.away = err; err != nil {
+		k.decide()
 		return
 	}
+	k.learn(s.Heard)
 	moved := s.Seq != k.standing.Seq || s.Epoch != k.standing.Epoch
 	k.standing, k.looked = s, began
 	k.view.Database = site.Database{Known: true, Recovering: s.Recovering, Epoch: s.Epoch, Begun: s.Begun}
@@ -245,6 +221,14 @@ func (k *keeper) hold(ctx context.Context, epoch int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked, k.view.Until = err, k.lease.Until()
+	if k.lapse != nil {
+		k.lapse.Stop()
+	}
+	k.lapse = time.AfterFunc(time.Until(k.view.Until), func() { // what acts stops then, and not when somebody looks next
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.decide()
+	})
 	k.saw(k.lease.Foreign())
 	k.decide()
 }
@@ -271,6 +255,7 @@ func (k *keeper) saw(epoch int64) {
 // decide decides anew; the caller has the lock.
 func (k *keeper) decide() {
 	k.view.Peer.Wanted = k.cfg.SecondaryURL != "" || k.followed > 0 && k.followed >= k.view.Database.Epoch
+	k.view.Peer.Named = k.named
 	d := site.Plan(k.view, time.Now())
 	if d == k.decision {
 		return

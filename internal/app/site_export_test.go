@@ -18,15 +18,25 @@ var ClusterURL = func(name string) string { return clusterURL(name, "") }
 // DrillEnv is what PostgreSQL's programs are told apart from their arguments.
 var DrillEnv = drillEnv
 
+// NewWitness is the witness that settings name.
+func NewWitness(text string, set ...string) (site.Register, error) {
+	return newWitness(text, pairs(set))
+}
+
 // Keeper is a site whose database has said something once.
 type Keeper struct{ k *keeper }
 
 // NewKeeper is a site at url.
 func NewKeeper(c Config, url string, standing sqlledger.Standing) Keeper {
-	k := &keeper{cfg: c, log: slog.New(slog.DiscardHandler), client: peerClient(nil), self: url + c.Site, changed: make(chan struct{}), url: url, standing: standing}
+	client, err := peerClient(nil, "site-options", pairs(c.SiteOptions))
+	if err != nil {
+		panic(err)
+	}
+	k := &keeper{cfg: c, log: slog.New(slog.DiscardHandler), client: client, self: url + c.Site, changed: make(chan struct{}), url: url, standing: standing}
 	k.needs = &own{cfg: &k.cfg, names: &names{}}
 	k.view = site.View{Role: c.role(), Site: c.Site, Database: site.Database{Known: true, Epoch: standing.Epoch}}
 	k.peer.url = k.configured()
+	k.named = k.peer.url != ""
 	return Keeper{k}
 }
 
@@ -34,7 +44,8 @@ func NewKeeper(c Config, url string, standing sqlledger.Standing) Keeper {
 func (x Keeper) Find(f discovery.Finder) {
 	known := discovery.Remember(f)
 	x.k.needs.names = &names{Dialer: discovery.Dialer{Finder: known}, finder: known}
-	x.k.client, x.k.peer.url = peerClient(x.k.needs.names), x.k.configured()
+	x.k.client, _ = peerClient(x.k.needs.names, "site-options", nil)
+	x.k.peer.url = x.k.configured()
 }
 
 // Ask asks the other site once.
@@ -57,6 +68,29 @@ func (x Keeper) Released(ctx context.Context, l *site.Lease) bool {
 	x.k.lease, x.k.view.Witness, x.k.view.Until = l, true, time.Now().Add(time.Hour)
 	x.k.release(ctx)
 	return x.k.leads() == nil
+}
+
+// Hold has the lease taken once, and waits until the site does not lead on it any more.
+func (x Keeper) Hold(ctx context.Context, l *site.Lease) error {
+	x.k.mu.Lock()
+	x.k.lease, x.k.view.Witness = l, true
+	x.k.decide()
+	x.k.mu.Unlock()
+	x.k.hold(ctx, 0)
+	if err := x.k.leads(); err != nil {
+		return err
+	}
+	for {
+		now, changed := x.k.life()
+		if now != acts {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		}
+	}
 }
 
 // Leased is a ledger that may be used while leads says so.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/api/client"
+	"github.com/droverhq/drover/api/client/keypair"
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/site"
@@ -23,9 +24,11 @@ const (
 	askEach  = 500 * time.Millisecond // between questions to the other site
 	askTime  = 2 * time.Second
 	sitePath = "/site"
-	// siteHeader is where a site that asks is reached itself; it counts with an
-	// operator's token, which the sites make from the ledger that they share.
+	// siteHeader is where a site that asks is reached itself; it counts with a token for
+	// that, which the sites make from the ledger that they share and which is good for
+	// nothing else.
 	siteHeader = "Drover-Site"
+	errandSite = "site"
 )
 
 // peer is the other site, as it was heard of.
@@ -93,20 +96,29 @@ func (k *keeper) primary() string {
 	return ""
 }
 
-// peerClient finds hosts by the machine, or by n where Consul is asked for names.
-func peerClient(n *names) *http.Client {
+// peerClient finds hosts by the machine, or by n where Consul is asked for names. The
+// certificates of the options are read anew when they change.
+func peerClient(n *names, setting string, set options) (*http.Client, error) {
+	if err := set.check(setting, "ca", "certificate", "key", "server-name"); err != nil {
+		return nil, err
+	}
 	dial := (&net.Dialer{Timeout: askTime, KeepAlive: 15 * time.Second}).DialContext
 	if n != nil && n.finder != nil {
 		dial = n.DialContext
 	}
-	return &http.Client{
-		Transport: &http.Transport{
-			Proxy:       http.ProxyFromEnvironment,
-			DialContext: dial, TLSHandshakeTimeout: askTime,
-			MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	way := &http.Transport{
+		Proxy:       http.ProxyFromEnvironment,
+		DialContext: dial, TLSHandshakeTimeout: askTime,
+		MaxIdleConnsPerHost: 1, IdleConnTimeout: time.Minute,
 	}
+	files, err := keypair.Open(keypair.Files{CA: set["ca"], Certificate: set["certificate"], Key: set["key"], Name: set["server-name"]})
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "--%s: %w", setting, err)
+	}
+	return &http.Client{
+		Transport:     files.Transport(way),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
 }
 
 // ask hears how the other site stands, and tells it where this one is.
@@ -128,8 +140,13 @@ func (k *keeper) ask(ctx context.Context) {
 	if at != k.peer.url {
 		return // it has moved
 	}
+	k.view.Peer.Asked = true
 	if err == nil && k.standing.Ledger != "" && status.Ledger != "" && status.Ledger != k.standing.Ledger {
 		err = fault.New(fault.Conflict, "it has another ledger, %.64s: this is not the other site of %s", status.Ledger, k.standing.Ledger)
+	}
+	if err == nil && status.Site.Site == k.view.Site && status.Database != 0 && k.standing.Server != 0 && status.Database != k.standing.Server {
+		k.view.Peer.Twin = true // until it says otherwise
+		err = fault.New(fault.Conflict, "it is called %.64s as this site is, and has a database of its own: start each with another --site", status.Site.Site)
 	}
 	// A site that was heard to lead and is silent may lead still, and may not: an
 	// operator's word decides.
@@ -142,7 +159,7 @@ func (k *keeper) ask(ctx context.Context) {
 	k.peer.leads = status.State == string(site.Leading)
 	k.peer.fresh = began.Add(-time.Duration(status.Age) * time.Millisecond)
 	if at := status.URL; at != "" && at != k.peer.told && k.believable(at) {
-		k.peer.told = at
+		k.peer.told, k.moved = at, true
 		k.remember()
 	}
 	if status.State == string(site.Following) && status.Epoch == k.standing.Epoch && status.Epoch > k.followed {
@@ -151,14 +168,14 @@ func (k *keeper) ask(ctx context.Context) {
 	}
 	// One that has no ledger yet cannot say that it has not led in a later epoch.
 	heard := k.view.Peer.Heard || status.Ledger != "" || k.standing.Ledger == ""
-	k.view.Peer = site.Peer{Heard: heard, Site: status.Site.Site, Epoch: status.Epoch, Leads: k.peer.leads}
+	k.view.Peer = site.Peer{Heard: heard, Asked: true, Site: status.Site.Site, Epoch: status.Epoch, Leads: k.peer.leads}
 	if k.peer.leads { // an epoch that is only on its disk has nobody led in
 		k.saw(status.Epoch)
 	}
 	k.decide()
 }
 
-func (k *keeper) inquire(ctx context.Context, at string, token func(context.Context) (string, error), own string) (told, error) {
+func (k *keeper) inquire(ctx context.Context, at string, token func(ctx context.Context, own string) (string, error), own string) (told, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	var out told
@@ -167,13 +184,14 @@ func (k *keeper) inquire(ctx context.Context, at string, token func(context.Cont
 		return out, err
 	}
 	if token != nil && own != "" {
-		if bearer, err := token(ctx); err == nil { // it is heard without, too
+		if bearer, err := token(ctx, own); err == nil { // it is heard without, too
 			req.Header.Set("Authorization", "Bearer "+bearer)
 			req.Header.Set(siteHeader, own)
 		}
 	}
 	resp, err := k.client.Do(req)
 	if err != nil {
+		k.client.CloseIdleConnections() // one that hangs would have the next question hang
 		return out, fault.New(fault.Unavailable, "it does not answer: %w", err)
 	}
 	defer resp.Body.Close()
@@ -196,10 +214,12 @@ func (k *keeper) itself(s told) bool {
 
 // answer tells the other site, and whoever asks, how this one stands. Nothing in it is
 // worth a token.
-func (k *keeper) answer(known func(r *http.Request) bool) http.HandlerFunc {
+func (k *keeper) answer(known func(ctx context.Context, token, from string) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if from := r.Header.Get(siteHeader); from != "" && known != nil && usable(from) && known(r) {
-			k.introduced(from)
+		if from := r.Header.Get(siteHeader); from != "" && known != nil && usable(from) {
+			if _, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); known(r.Context(), token, from) == nil {
+				k.introduced(from)
+			}
 		}
 		s := k.Status()
 		k.mu.Lock()
@@ -221,7 +241,7 @@ func (k *keeper) introduced(at string) {
 	if at == k.url || at == k.peer.told || !k.believable(at) {
 		return
 	}
-	if k.peer.told = at; k.configured() == "" {
+	if k.peer.told, k.moved = at, true; !k.named {
 		k.peer.url = at // also where it has moved
 	}
 	k.log.Info("the other site is known", "url", at)

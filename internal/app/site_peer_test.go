@@ -7,12 +7,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/droverhq/drover/api/client/keypair"
 	"github.com/droverhq/drover/internal/app"
+	"github.com/droverhq/drover/internal/authority"
 	"github.com/droverhq/drover/internal/discovery"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/site"
@@ -32,7 +36,8 @@ func TestSiteHearsTheOtherSiteAlone(t *testing.T) {
 		{"the other site", app.Settings{PrimaryURL: "http://127.0.0.1:1", Site: "west"}, sqlledger.Standing{Ledger: "l", Epoch: 1, Server: 2}, false, true, false},
 		{"this process itself", app.Settings{}, here, true, false, true},
 		{"another replica of this site", app.Settings{Primary: true, Site: "east"}, here, false, false, true},
-		{"another one that was started as this one was, on a database of its own", app.Settings{Primary: true, Site: "east"}, sqlledger.Standing{Ledger: "l", Epoch: 1, Server: 2}, false, true, false},
+		{"another one that was started as this one was, on a database of its own", app.Settings{Primary: true, Site: "west"}, sqlledger.Standing{Ledger: "l", Epoch: 1, Server: 2}, false, true, false},
+		{"one of the same name, on a database of its own", app.Settings{PrimaryURL: "http://127.0.0.1:1", Site: "east"}, sqlledger.Standing{Ledger: "l", Epoch: 1, Server: 2}, false, false, true},
 		{"another ledger", app.Settings{PrimaryURL: "http://127.0.0.1:1"}, sqlledger.Standing{Ledger: "m", Epoch: 1, Server: 2}, false, false, true},
 		{"no ledger yet", app.Settings{PrimaryURL: "http://127.0.0.1:1"}, sqlledger.Standing{}, false, false, false},
 	} {
@@ -48,7 +53,7 @@ func TestSiteHearsTheOtherSiteAlone(t *testing.T) {
 			}
 			answers = other.Answer()
 			peer, err := k.Ask(t.Context())
-			if peer.Heard != c.heard || (err != nil) != c.fails {
+			if peer.Heard != c.heard || (err != nil) != c.fails || !peer.Asked || peer.Twin != strings.Contains(c.reason, "same name") {
 				t.Errorf("it has heard %+v, %v", peer, err)
 			}
 		})
@@ -117,6 +122,91 @@ func TestSiteDoesNotLeadOnceTheLeaseIsGivenBack(t *testing.T) {
 	}
 }
 
+// once is a register that was given back, and that answers until it was written.
+type once struct{ written bool }
+
+func (o *once) Read(context.Context) (site.Cell, error) {
+	return site.Cell{Value: []byte(`{"count":1}`), Index: 1}, nil
+}
+
+func (o *once) Write(context.Context, []byte, uint64) (ok bool, err error) {
+	ok, o.written = !o.written, true
+	return ok, nil
+}
+
+// A lease that is not renewed ends by itself: nobody has to look for that.
+func TestSiteStopsWhenTheLeaseEnds(t *testing.T) {
+	k := app.NewKeeper(app.Config{Settings: app.Settings{Primary: true, Site: "east", DataDir: t.TempDir()}}, "http://127.0.0.1:9", sqlledger.Standing{Epoch: 1})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := k.Hold(ctx, &site.Lease{Register: &once{}, Site: "east", Life: 2 * time.Second, Margin: time.Second}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The witness is asked over TLS, by whom it knows, with the token that the file holds now.
+func TestWitnessOverTLS(t *testing.T) {
+	dir := t.TempDir()
+	ca := &authority.Authority{Dir: filepath.Join(dir, "ca")}
+	if err := ca.Init("", 0); err != nil {
+		t.Fatal(err)
+	}
+	issue := func(r authority.Request) keypair.Files {
+		t.Helper()
+		i, err := ca.Issue(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keypair.Files{CA: filepath.Join(ca.Dir, "ca.crt"), Certificate: i.Certificate, Key: i.Key}
+	}
+	own, shown := issue(authority.Request{Use: authority.UseServer, Name: "consul", Hosts: []string{"127.0.0.1"}}), issue(authority.Request{Use: authority.UseClient, Name: "drover"})
+	files, err := keypair.Open(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tokens []string
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if len(r.TLS.PeerCertificates) == 0 {
+			http.Error(w, "nobody is known", http.StatusForbidden)
+			return
+		}
+		tokens = append(tokens, r.Header.Get("X-Consul-Token"))
+		http.NotFound(w, r)
+	}))
+	web.TLS = files.Listener()
+	web.StartTLS()
+	defer web.Close()
+	token := filepath.Join(dir, "token")
+	at := "consul:" + web.URL + "/drover/leader"
+	if err := os.WriteFile(token, []byte("one\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := app.NewWitness(at, "ca="+shown.CA, "certificate="+shown.Certificate, "key="+shown.Key, "token-file="+token); err != nil {
+		t.Fatal(err)
+	} else {
+		for _, text := range []string{"one", "two"} {
+			if err := os.WriteFile(token, []byte(text+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if cell, err := r.Read(t.Context()); err != nil || cell.Index != 0 {
+				t.Errorf("it reads %+v: %v", cell, err)
+			}
+		}
+	}
+	if !slices.Equal(tokens, []string{"one", "two"}) {
+		t.Errorf("it was shown %v", tokens)
+	}
+	for reason, set := range map[string][]string{"no authority": nil, "no certificate": {"ca=" + shown.CA}} {
+		r, err := app.NewWitness(at, set...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Read(t.Context()); err == nil {
+			t.Errorf("%s: it is believed", reason)
+		}
+	}
+}
+
 func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
 	l, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: filepath.Join(t.TempDir(), "ledger.db"), Kinds: app.Kinds(), Key: make([]byte, 32)})
 	if err != nil {
@@ -133,6 +223,11 @@ func TestNothingIsWrittenWithoutTheLease(t *testing.T) {
 		"Seal":    func() error { _, err := s.Seal(t.Context(), []byte("x")); return err },
 		"Shred":   func() error { return s.Shred(t.Context(), "secret:x") },
 		"Sweep":   func() error { _, err := s.Sweep(t.Context(), ledger.Sweep{}); return err },
+
+		"AppendBlock": func() error { return s.AppendBlock(t.Context(), ledger.Block{}) },
+		"Truncate":    func() error { return s.Truncate(t.Context(), ledger.Checkpoint{}) },
+		"Prune":       func() error { _, err := s.Prune(t.Context()); return err },
+		"Erase":       func() error { return s.Erase(t.Context(), 1) },
 	} {
 		if err := do(); !errors.Is(err, lost) {
 			t.Errorf("%s: %v", what, err)

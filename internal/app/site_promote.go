@@ -92,6 +92,11 @@ func (k *keeper) unworded() {
 
 // begin promotes the database and begins the epoch. Who had it done is on record there.
 func (k *keeper) begin(ctx context.Context, d site.Decision) error {
+	at := k.at
+	var err error
+	if at.Key, err = k.needs.masterKey(ctx); err != nil { // without it a promoted database would be of no use
+		return err
+	}
 	k.log.Warn("this site is promoted", "site", k.view.Site, "epoch", d.Epoch, "by", access.From(ctx).Actor())
 	if err := k.probe.Promote(ctx); err != nil {
 		return err
@@ -101,11 +106,6 @@ func (k *keeper) begin(ctx context.Context, d site.Decision) error {
 		if err := k.leased(); err != nil {
 			return err
 		}
-	}
-	at := k.at
-	var err error
-	if at.Key, err = k.needs.masterKey(ctx); err != nil {
-		return err
 	}
 	at.Kinds, at.Epoch, at.Site = Kinds(), d.Epoch, k.view.Site
 	l, err := sqlledger.Open(ctx, at)
@@ -129,7 +129,7 @@ func (k *keeper) begin(ctx context.Context, d site.Decision) error {
 func (k *keeper) leased() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if time.Now().Before(k.view.Until) {
+	if site.Within(time.Now(), k.view.Until) {
 		return nil
 	}
 	return fault.New(fault.Unavailable, "the lease of the witness was lost while the database was promoted; try again")

@@ -15,14 +15,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/droverhq/drover/api/client/keypair"
-	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/reconcile"
 	"github.com/droverhq/drover/internal/site"
 	"github.com/droverhq/drover/internal/sqlledger"
 )
 
 // errAnother ends a life of the server whose site has become something else.
-var errAnother = errors.New("the site has another part now")
+// What acts on its behalf is to stop at once: the other site may act soon.
+var errAnother = fmt.Errorf("the site has another part now: %w", reconcile.ErrAtOnce)
 
 // life is what a server is put together for.
 type life int
@@ -144,13 +145,13 @@ func (k *keeper) attach(s *Server) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.ledger, k.acts = s.opened, s.cfg.life == acts
-	k.token = func(ctx context.Context) (string, error) {
+	k.token = func(ctx context.Context, own string) (string, error) {
 		one.Lock()
 		defer one.Unlock()
 		if time.Now().Before(until) {
 			return token, nil
 		}
-		fresh, expires, err := s.issuer.Issue(ctx, access.Claims{User: "site:" + k.view.Site, Admin: true}, 10*time.Minute)
+		fresh, expires, err := s.issuer.IssueErrand(ctx, errandSite, own, 10*time.Minute)
 		if err == nil {
 			token, until = fresh, expires.Add(-5*time.Minute)
 		}
@@ -241,14 +242,12 @@ func (s *Server) sited(l store) store {
 }
 
 // siteRoutes puts the question of the other site beside the API.
-func (s *Server) siteRoutes(mux *http.ServeMux, authenticator *access.Authenticator) {
+func (s *Server) siteRoutes(mux *http.ServeMux) {
 	if s.cfg.site == nil {
 		return
 	}
-	mux.HandleFunc("GET "+sitePath, s.cfg.site.answer(func(r *http.Request) bool {
-		_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		who, err := authenticator.Authenticate(r.Context(), token)
-		return err == nil && who.Admin
+	mux.HandleFunc("GET "+sitePath, s.cfg.site.answer(func(ctx context.Context, token, from string) error {
+		return s.issuer.Errand(ctx, token, errandSite, from)
 	}))
 }
 

@@ -120,3 +120,35 @@ func (l leased) Renew(ctx context.Context, leases []ledger.Lease, d time.Duratio
 	}
 	return l.store.Renew(ctx, leases, d)
 }
+
+// AppendBlock implements ledger.Archive.
+func (l leased) AppendBlock(ctx context.Context, block ledger.Block) error {
+	if err := l.leads(); err != nil {
+		return err
+	}
+	return l.store.AppendBlock(ctx, block)
+}
+
+// Truncate implements ledger.Archive.
+func (l leased) Truncate(ctx context.Context, checkpoint ledger.Checkpoint) error {
+	if err := l.leads(); err != nil {
+		return err
+	}
+	return l.store.Truncate(ctx, checkpoint)
+}
+
+// Prune implements ledger.Archive.
+func (l leased) Prune(ctx context.Context) (more bool, err error) {
+	if err := l.leads(); err != nil {
+		return false, err
+	}
+	return l.store.Prune(ctx)
+}
+
+// Erase implements ledger.Archive.
+func (l leased) Erase(ctx context.Context, seq int64) error {
+	if err := l.leads(); err != nil {
+		return err
+	}
+	return l.store.Erase(ctx, seq)
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,20 +22,39 @@ import (
 // nothing but a comparison.
 type consulCell struct {
 	at     string // URL of the key
-	token  string
+	token  func() (string, error)
 	client *http.Client
 }
 
-// newWitness reads consul:http://host:8500/key. The token is in CONSUL_HTTP_TOKEN, as
-// for Consul's own programs.
-func newWitness(text string) (site.Register, error) {
+// newWitness reads consul:http://host:8500/key. The token is in a file, which is read each
+// time, or in CONSUL_HTTP_TOKEN, as for Consul's own programs.
+func newWitness(text string, set options) (site.Register, error) {
 	rest, ok := strings.CutPrefix(text, "consul:")
 	u, err := url.Parse(rest)
 	if !ok || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || len(u.Path) < 2 {
 		return nil, fault.New(fault.Invalid, "--witness: want consul:http://HOST:8500/KEY")
 	}
+	if err := set.check("witness-options", "token-file", "ca", "certificate", "key", "server-name"); err != nil {
+		return nil, err
+	}
 	u.Path, u.RawQuery = "/v1/kv"+u.Path, ""
-	return &consulCell{at: u.String(), token: os.Getenv("CONSUL_HTTP_TOKEN"), client: peerClient(nil)}, nil
+	token := func() (string, error) { return os.Getenv("CONSUL_HTTP_TOKEN"), nil }
+	if file := set["token-file"]; file != "" {
+		token = func() (string, error) {
+			data, err := os.ReadFile(file)
+			return strings.TrimSpace(string(data)), err
+		}
+		if _, err := token(); err != nil {
+			return nil, fault.New(fault.Invalid, "--witness-options: cannot read token-file: %w", err)
+		}
+	}
+	way := maps.Clone(set)
+	delete(way, "token-file")
+	client, err := peerClient(nil, "witness-options", way)
+	if err != nil {
+		return nil, err
+	}
+	return &consulCell{at: u.String(), token: token, client: client}, nil
 }
 
 func (c *consulCell) do(ctx context.Context, method, query string, body []byte) (int, []byte, error) {
@@ -42,11 +62,16 @@ func (c *consulCell) do(ctx context.Context, method, query string, body []byte) 
 	if err != nil {
 		return 0, nil, err
 	}
-	if c.token != "" {
-		req.Header.Set("X-Consul-Token", c.token)
+	token, err := c.token()
+	if err != nil {
+		return 0, nil, fault.New(fault.Unavailable, "cannot read the token of the witness: %w", err)
+	}
+	if token != "" {
+		req.Header.Set("X-Consul-Token", token)
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {
+		c.client.CloseIdleConnections() // one that hangs would have the next question hang
 		return 0, nil, fault.New(fault.Unavailable, "the witness does not answer: %w", err)
 	}
 	defer resp.Body.Close()
@@ -66,7 +91,7 @@ func (c *consulCell) Read(ctx context.Context) (site.Cell, error) {
 	case status == http.StatusNotFound:
 		return site.Cell{}, nil
 	case status != http.StatusOK:
-		return site.Cell{}, fault.New(fault.Unavailable, "the witness answered %d: may its token (CONSUL_HTTP_TOKEN) read and write the key?", status)
+		return site.Cell{}, fault.New(fault.Unavailable, "the witness answered %d: may its token read and write the key?", status)
 	}
 	var found []struct {
 		ModifyIndex uint64
@@ -86,7 +111,7 @@ func (c *consulCell) Read(ctx context.Context) (site.Cell, error) {
 func (c *consulCell) Write(ctx context.Context, value []byte, index uint64) (bool, error) {
 	status, data, err := c.do(ctx, http.MethodPut, "cas="+strconv.FormatUint(index, 10), value)
 	if err == nil && status != http.StatusOK {
-		err = fault.New(fault.Unavailable, "the witness answered %d: may its token (CONSUL_HTTP_TOKEN) read and write the key?", status)
+		err = fault.New(fault.Unavailable, "the witness answered %d: may its token read and write the key?", status)
 	}
 	return err == nil && strings.TrimSpace(string(data)) == "true", err
 }

@@ -77,7 +77,11 @@ func (c *CLI) other(ctx context.Context, s *session, here v1.Site) []v1.Site {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if there, err := client.New(client.Config{Server: here.Peer.URL, Token: s.at.token, Timeout: 5 * time.Second}); err == nil {
+	way, err := s.at.files.client("")
+	if err != nil {
+		return []v1.Site{heard}
+	}
+	if there, err := client.New(client.Config{Server: here.Peer.URL, Token: s.at.token, HTTPClient: way, Timeout: 5 * time.Second}); err == nil {
 		if told, err := there.Site(ctx); err == nil {
 			return []v1.Site{told}
 		}

@@ -73,15 +73,22 @@ func (at connection) config(v values) (client.Config, error) {
 			return config, err
 		}
 	}
-	if at.files == (files{}) {
-		return config, nil
+	var err error
+	config.HTTPClient, err = at.files.client(at.name)
+	return config, err
+}
+
+// client shows and believes what the files hold; nil: there are none. name is that of the
+// server's certificate; empty: its host's.
+func (f files) client(name string) (*http.Client, error) {
+	if f == (files{}) {
+		return nil, nil
 	}
-	pair, err := keypair.Open(keypair.Files{CA: at.files.CA, Certificate: at.files.Certificate, Key: at.files.Key, Name: at.name})
+	pair, err := keypair.Open(keypair.Files{CA: f.CA, Certificate: f.Certificate, Key: f.Key, Name: name})
 	if err != nil {
-		return config, &usageError{text: strings.TrimSpace(err.Error()), quiet: true}
+		return nil, &usageError{text: strings.TrimSpace(err.Error()), quiet: true}
 	}
-	config.HTTPClient = client.HTTPClient(pair.Transport(client.Transport()))
-	return config, nil
+	return client.HTTPClient(pair.Transport(client.Transport())), nil
 }
 
 // web talks to an identity provider. It follows no redirects: codes and tokens go

@@ -78,8 +78,10 @@ var settings = []setting{
 	{name: "primary-url", uses: forServer, usage: "this is the secondary of two sites, and its primary is at this `URL`", check: checkServer},
 	{name: "primary-cluster-name", uses: forServer, usage: "this is the secondary of two sites, and its primary is registered in Consul with this `name`: drover, drover.service.east.consul"},
 	{name: "secondary-url", uses: forServer, usage: "`URL` of the secondary, for the primary; empty: it says so itself", check: checkServer},
-	{name: "site", uses: forServer, usage: "`name` of this one of two sites, for people and for the witness; empty: primary or secondary"},
+	{name: "site", uses: forServer, usage: "`name` of this one of two sites, which stays; two sites need one, another at each"},
+	{name: "site-options", uses: forServer, list: true, usage: "how the other site is asked: ca, certificate, key, server-name (`name=value`)", check: checkPairs},
 	{name: "witness", uses: forServer, usage: "`consul:URL/KEY` in a third place: whoever leads holds its lease; empty: an operator's word decides", check: checkWitness},
+	{name: "witness-options", uses: forServer, list: true, usage: "its `options`: token-file, ca, certificate, key, server-name", check: checkPairs},
 	{name: "agent-image", uses: forServer, usage: "container `image` of agents that are put on clusters; empty: droverhq/drover of this version"},
 	{name: "agent-tls-secret", uses: forServer, usage: "`name` of the Secret with ca.crt, tls.crt and tls.key that such agents find beside them; empty: they have no certificate"},
 
@@ -152,8 +154,10 @@ type ServerSettings struct {
 	PrimaryURL       string   // secondary: where the primary is
 	PrimaryCluster   string   // secondary: the name that it is registered with
 	SecondaryURL     string   // primary: where the secondary is; empty: it says so
-	Site             string   // name; empty: the role
+	Site             string   // name
+	SiteOptions      []string // key=value
 	Witness          string   // consul:URL/KEY; empty: none
+	WitnessOptions   []string // key=value
 	Consul           string   // URL; empty: nobody is asked
 	ConsulOptions    []string // key=value
 	Vault            string   // URL; empty: there is none
@@ -223,7 +227,8 @@ func (v values) server() ServerSettings {
 	s.TLSCert, s.TLSKey = v.text("tls-certificate-file"), v.text("tls-key-file")
 	s.TLSClientCA, s.TLSClientAuth = v.text("tls-client-ca-file"), v.text("tls-client-auth")
 	s.Primary, s.PrimaryURL, s.PrimaryCluster = v.text("primary") == "true", v.text("primary-url"), v.text("primary-cluster-name")
-	s.SecondaryURL, s.Site, s.Witness = v.text("secondary-url"), v.text("site"), v.text("witness")
+	s.SecondaryURL, s.Site, s.SiteOptions = v.text("secondary-url"), v.text("site"), split(v.text("site-options"))
+	s.Witness, s.WitnessOptions = v.text("witness"), split(v.text("witness-options"))
 	s.AgentTLS, s.Plaintext = v.text("agent-tls-secret"), split(v.text("plaintext"))
 	s.Consul, s.ConsulOptions = v.text("consul"), split(v.text("consul-options"))
 	s.Vault, s.VaultOptions = v.text("vault"), split(v.text("vault-options"))

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -120,6 +121,10 @@ type unobserved struct{}
 
 func (unobserved) Ran(string, Outcome, time.Duration, error) {}
 
+// ErrAtOnce, as the cause of the end of Run's context, has runs canceled without a grace:
+// somebody else may begin them soon.
+var ErrAtOnce = errors.New("at once")
+
 // Run works until ctx ends, hands back what did not finish, and returns when
 // everything it started has ended. It is called once.
 //
@@ -137,7 +142,11 @@ func (l *Loop) Run(ctx context.Context) error {
 	others.Go(func() { l.renew(renewing) })
 	others.Go(func() { l.resync(ctx) })
 	l.claim(ctx)
-	l.drain()
+	grace := l.cfg.Grace
+	if errors.Is(context.Cause(ctx), ErrAtOnce) {
+		grace = 0
+	}
+	l.drain(grace)
 	stop()
 	others.Wait()
 	return nil
@@ -146,13 +155,13 @@ func (l *Loop) Run(ctx context.Context) error {
 // drain lets runs finish within the grace, then cancels them and waits. A run
 // that ignores its context keeps its lease meanwhile: nobody else may start
 // what it has not stopped.
-func (l *Loop) drain() {
+func (l *Loop) drain(within time.Duration) {
 	l.mu.Lock()
 	l.closing = true
 	l.mu.Unlock()
 	idle := make(chan struct{})
 	go func() { l.ended.Wait(); close(idle) }()
-	grace := time.NewTimer(l.cfg.Grace)
+	grace := time.NewTimer(within)
 	defer grace.Stop()
 	select {
 	case <-idle:

@@ -3,6 +3,8 @@ package reconcile_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,6 +95,27 @@ func TestShutdown(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Where somebody else may act soon there is no grace.
+func TestShutdownAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		ctx, cancel := context.WithCancelCause(context.Background())
+		ended := make(chan error)
+		loop := reconcile.New(reconcile.Config{Ledger: s, Reconcilers: map[string]reconcile.Reconciler{"thing": reconciler(func(ctx context.Context, _ reconcile.Task) (reconcile.Result, error) {
+			<-ctx.Done()
+			return reconcile.Result{}, ctx.Err()
+		})}, Logger: slog.New(slog.DiscardHandler)})
+		go func() { ended <- loop.Run(ctx) }()
+		s.wake("a")
+		synctest.Wait()
+		began := time.Now()
+		cancel(fmt.Errorf("the lease has ended: %w", reconcile.ErrAtOnce))
+		if err := <-ended; err != nil || time.Since(began) != 0 {
+			t.Errorf("it took %s: %v", time.Since(began), err)
+		}
+	})
 }
 
 func TestShutdownReleasesWhatAClaimJustTook(t *testing.T) {

@@ -39,6 +39,9 @@ type Lease struct {
 	seen  uint64    // the index that was read last
 	since time.Time // when it was first read
 	until time.Time // of our own
+	fresh string    // the site's new cell that was looked at last; empty: it is not new
+	began time.Time // when that was first seen, or written
+	short bool      // the last question was not answered
 	other time.Time // when the cell was last seen to be another replica's of this site
 	told  holding   // what is in the cell
 }
@@ -51,6 +54,10 @@ type holding struct {
 	Count int64  `json:"count"`
 	// Replica is which process of the site wrote that.
 	Replica string `json:"replica,omitempty"`
+	// New is there where nothing was before, another one each time. Somebody may have
+	// removed what a holder acts on: nobody acts on a new one until it has been there for
+	// the life of a lease.
+	New string `json:"new,omitempty"`
 }
 
 const (
@@ -73,11 +80,14 @@ func (l *Lease) defaults() {
 	}
 }
 
-// Each is how often Step is to be called.
+// Each is when Step is to be called again: soon, where it was not answered.
 func (l *Lease) Each() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.defaults()
+	if l.short {
+		return l.Life / 60
+	}
 	return l.Life / 6
 }
 
@@ -117,7 +127,18 @@ func (l *Lease) Step(ctx context.Context, acquire bool, epoch int64) error {
 	l.mu.Lock()
 	l.defaults()
 	l.mu.Unlock()
-	cell, err := l.Register.Read(ctx)
+	err := l.try(ctx, acquire, epoch)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.short = err != nil
+	return err
+}
+
+// try is a Step. A question that hangs must leave time for others.
+func (l *Lease) try(ctx context.Context, acquire bool, epoch int64) error {
+	asking, cancel := context.WithTimeout(ctx, l.Life/4)
+	defer cancel()
+	cell, err := l.Register.Read(asking)
 	if err != nil {
 		return err
 	}
@@ -135,13 +156,25 @@ func (l *Lease) Step(ctx context.Context, acquire bool, epoch int64) error {
 		l.other = now
 	}
 	life := max(l.Life, time.Duration(held.Life)*time.Millisecond)
-	given := held.Site == "" && (held.Count > 0 || now.Before(l.until))
-	free := given || held.Site == l.Site || now.Sub(l.since) >= life
+	free := held.Site == "" || held.Site == l.Site || now.Sub(l.since) >= life
+	var fresh string
+	if held.Site == l.Site {
+		fresh = held.New
+	}
+	if fresh != l.fresh {
+		l.fresh, l.began = fresh, now
+	}
+	switch {
+	case fresh != "" && now.Sub(l.began) >= l.Life:
+		fresh = ""
+	case held.Site == "" && held.Count == 0 && !Within(now, l.until): // who acts on its lease goes on
+		fresh = rand.Text()
+	}
 	l.mu.Unlock()
 	if !acquire || !free || held.Epoch > epoch {
 		return nil
 	}
-	next := holding{Site: l.Site, Epoch: epoch, By: held.By, Life: l.Life.Milliseconds(), Count: held.Count + 1, Replica: l.Replica}
+	next := holding{Site: l.Site, Epoch: epoch, By: held.By, Life: l.Life.Milliseconds(), Count: held.Count + 1, Replica: l.Replica, New: fresh}
 	if epoch > held.Epoch {
 		next.By = l.Site
 	}
@@ -150,13 +183,20 @@ func (l *Lease) Step(ctx context.Context, acquire bool, epoch int64) error {
 		return err
 	}
 	sent := l.Clock()
-	ok, err := l.Register.Write(ctx, value, cell.Index)
+	writing, cancel := context.WithTimeout(ctx, l.Life/4)
+	defer cancel()
+	ok, err := l.Register.Write(writing, value, cell.Index)
 	if err != nil || !ok {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.until, l.told = sent.Add(l.Life-l.Margin), next
+	l.told = next
+	if fresh == "" {
+		l.until = sent.Add(l.Life - l.Margin)
+	} else if fresh != l.fresh {
+		l.fresh, l.began = fresh, l.Clock()
+	}
 	return nil
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -16,6 +18,7 @@ var errLost = errors.New("lost on the way")
 // register is the third place. Time passes while it is asked, and answers are lost.
 type register struct {
 	cell site.Cell
+	last uint64                                         // index that was given; no two writes have the same
 	way  func() (before, after time.Duration, lost int) // lost 1: the question; 2: the answer
 	pass func(time.Duration)
 }
@@ -36,7 +39,8 @@ func (r *register) Write(_ context.Context, value []byte, index uint64) (bool, e
 	r.pass(before)
 	ok := lost != 1 && r.cell.Index == index
 	if ok {
-		r.cell = site.Cell{Value: value, Index: index + 1}
+		r.last++
+		r.cell = site.Cell{Value: value, Index: r.last}
 	}
 	r.pass(after)
 	if lost > 0 {
@@ -47,7 +51,13 @@ func (r *register) Write(_ context.Context, value []byte, index uint64) (bool, e
 
 // One of two sites leads at a time, however long messages take, whichever are lost,
 // whoever stalls, and with clocks that run at different speeds.
-func TestOneSiteLeads(t *testing.T) {
+func TestOneSiteLeads(t *testing.T) { oneSiteLeads(t, false) }
+
+// Nor do both where somebody removes the key again and again. The epoch in it is forgotten
+// by that.
+func TestOneSiteLeadsWhileTheKeyIsRemoved(t *testing.T) { oneSiteLeads(t, true) }
+
+func oneSiteLeads(t *testing.T, removed bool) {
 	promoted := 0
 	defer func() {
 		if promoted == 0 && !t.Failed() {
@@ -100,6 +110,10 @@ func TestOneSiteLeads(t *testing.T) {
 			case 0, 2, 3:
 				pass(time.Duration(rapid.SampledFrom([]int{500, 1000, 1000, 1500, 6200}).Draw(t, "pause")) * time.Millisecond)
 			case 1:
+				if removed && rapid.Bool().Draw(t, "removed") {
+					r.cell = site.Cell{}
+					break
+				}
 				p.view.Word = rapid.Bool().Draw(t, "word")
 			default:
 				clock := p.lease.Clock()
@@ -111,15 +125,15 @@ func TestOneSiteLeads(t *testing.T) {
 				_ = p.lease.Step(t.Context(), d.Acquire, epoch)
 				p.view.Until, p.view.Seen = p.lease.Until(), max(p.view.Seen, p.lease.Foreign())
 				if d = site.Plan(p.view, p.lease.Clock()); d.Promote {
-					if d.Epoch <= highest {
+					if d.Epoch <= highest && !removed {
 						t.Fatalf("epoch %d is begun twice", d.Epoch)
 					}
-					highest = d.Epoch
+					highest = max(highest, d.Epoch)
 					p.view.Database = site.Database{Known: true, Epoch: d.Epoch, Begun: p.view.Site}
 				}
 			}
 			check()
-			if leads(p) && p.view.Database.Epoch < highest {
+			if leads(p) && p.view.Database.Epoch < highest && !removed {
 				t.Fatalf("%s leads in epoch %d after %d has begun", p.view.Site, p.view.Database.Epoch, highest)
 			}
 		}
@@ -227,4 +241,97 @@ func TestLeaseWhoseKeyIsRemoved(t *testing.T) {
 	now = now.Add(6 * time.Second)
 	step(b, true)
 	step(a, false)
+}
+
+// Somebody removes the key from under its holder, twice, and the other site sees only that
+// it was not there for long.
+func TestLeaseIsNotTakenOverNothing(t *testing.T) {
+	r := &register{pass: func(time.Duration) {}, way: func() (time.Duration, time.Duration, int) { return 0, 0, 0 }}
+	now := noon
+	clock := func() time.Time { return now }
+	a, b := &site.Lease{Register: r, Site: "a", Clock: clock}, &site.Lease{Register: r, Site: "b", Clock: clock}
+	step := func(l *site.Lease, acquire bool) {
+		t.Helper()
+		if err := l.Step(t.Context(), acquire, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step(b, false) // there is nothing
+	for range 8 {
+		step(a, true)
+		now = now.Add(time.Second)
+	}
+	if !a.Until().After(now) {
+		t.Fatal("a does not have it")
+	}
+	r.cell = site.Cell{} // before b looks again
+	step(b, true)
+	if b.Until().After(now) {
+		t.Error("b acts on a lease while a acts on another")
+	}
+}
+
+// One question that hangs is not the end of the lease: there is time to ask again.
+func TestLeaseOutlivesAQuestionThatHangs(t *testing.T) {
+	for _, hung := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &hanging{register: register{pass: func(time.Duration) {}, way: func() (time.Duration, time.Duration, int) { return 0, 0, 0 }}}
+			l := &site.Lease{Register: r, Site: "a"}
+			step := func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				_ = l.Step(ctx, true, 1)
+				time.Sleep(l.Each())
+			}
+			for !l.Until().After(time.Now()) {
+				step()
+			}
+			for range 5 {
+				r.hangs = hung
+				for range 4 {
+					before := l.Until()
+					step()
+					if !before.After(time.Now()) && !l.Until().After(before) {
+						t.Fatalf("the lease has ended after %d questions that hung", hung)
+					}
+				}
+			}
+		})
+	}
+}
+
+// hanging is a register that does not answer some questions.
+type hanging struct {
+	register
+	hangs int
+}
+
+func (h *hanging) Read(ctx context.Context) (site.Cell, error) {
+	if h.hangs > 0 {
+		h.hangs--
+		<-ctx.Done()
+		return site.Cell{}, ctx.Err()
+	}
+	return h.register.Read(ctx)
+}
+
+// The clock that differences are taken of stands still while the machine sleeps.
+func TestLeaseEndsWhileTheMachineSleeps(t *testing.T) {
+	now := time.Now()
+	until := now.Add(4 * time.Second)
+	awake := now.Add(time.Hour)
+	(*struct { // time.Time, whose second word is the reading of that clock
+		wall uint64
+		ext  int64
+	})(unsafe.Pointer(&awake)).ext -= int64(time.Hour - time.Second)
+	if d := awake.Sub(now); d != time.Second {
+		t.Fatalf("the clock has gone on for %s", d)
+	}
+	v := site.View{Role: site.Primary, Database: site.Database{Known: true, Epoch: 1}, Witness: true, Until: until}
+	if d := site.Plan(v, awake); d.State != site.Waiting {
+		t.Errorf("it is %s after an hour of sleep", d.State)
+	}
+	if d := site.Plan(v, now.Add(time.Second)); d.State != site.Leading {
+		t.Errorf("it is %s within its lease", d.State)
+	}
 }

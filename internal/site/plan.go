@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+const twin = "the other site has the same name, and a database of its own: start each with another --site"
+
+// Within tells whether until is yet to come, by both clocks of the machine: the one that
+// differences are taken of stands still while the machine sleeps, the one on the wall is set.
+func Within(now, until time.Time) bool {
+	return now.Before(until) && now.Round(0).Before(until.Round(0))
+}
+
 // Plan decides what a site is and does next. Whoever leads has the highest epoch that
 // is known of, and the lease where there is a witness. A site that was fenced stays so
 // until its database is another one: of a higher epoch, or a standby.
@@ -20,12 +28,16 @@ func Plan(v View, now time.Time) Decision {
 	switch {
 	case !v.Mine():
 		return v.follow(now, highest)
+	case v.Peer.Twin:
+		return Decision{State: Waiting, Why: twin}
 	case highest > own:
 		return Decision{State: Fenced, Why: fmt.Sprintf("the other site has led in epoch %d, and this ledger is in %d: it may hold what nobody else has seen", highest, own)}
 	case v.Peer.Leads && v.Peer.Epoch == own:
 		return Decision{State: Fenced, Why: fmt.Sprintf("the other site leads in epoch %d, too: start one of them as a secondary", own)}
 	case v.Witness:
 		return v.lead(now)
+	case v.Peer.Named && !v.Peer.Asked && !v.Word:
+		return Decision{State: Waiting, Why: "it asks the other site first, which may have led meanwhile"}
 	case v.Peer.Wanted && !v.Peer.Heard && !v.Word:
 		return Decision{State: Waiting, Why: "the other site does not answer, and may lead: bring it back, or say that it is gone with `drover dr promote --primary-is-gone`"}
 	}
@@ -41,7 +53,7 @@ func (v View) Mine() bool {
 
 // lead leads while the lease is had.
 func (v View) lead(now time.Time) Decision {
-	if now.Before(v.Until) {
+	if Within(now, v.Until) {
 		return Decision{State: Leading, Acquire: true}
 	}
 	return Decision{State: Waiting, Acquire: true, Why: "it does not have the lease of the witness: the other site may lead, or the witness does not answer"}
@@ -58,11 +70,13 @@ func (v View) follow(now time.Time, highest int64) Decision {
 		return d
 	}
 	switch {
+	case v.Peer.Twin:
+		return v.not(twin)
 	case v.Peer.Leads:
 		return v.not("the primary answers, and leads")
 	case highest > v.Database.Epoch:
 		return v.not(fmt.Sprintf("somebody has led in epoch %d, and this copy has not come further than %d", highest, v.Database.Epoch))
-	case v.Witness && !now.Before(v.Until):
+	case v.Witness && !Within(now, v.Until):
 		d.Acquire, d.Why = true, "it waits for the lease of the witness"
 		return d
 	}

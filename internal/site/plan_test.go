@@ -24,6 +24,11 @@ func TestPlan(t *testing.T) {
 		{"its database is away", site.View{Role: site.Primary}, site.Decision{State: site.Waiting}},
 		{"the other site was not heard", site.View{Role: site.Primary, Database: plain, Peer: site.Peer{Wanted: true}}, site.Decision{State: site.Waiting}},
 		{"it was not, and an operator says that it is gone", site.View{Role: site.Primary, Database: plain, Peer: site.Peer{Wanted: true}, Word: true}, site.Decision{State: site.Leading}},
+		{"a promoted secondary asks once before it leads", site.View{Role: site.Secondary, Site: "b", Database: site.Database{Known: true, Epoch: 4, Begun: "b"}, Peer: site.Peer{Named: true}}, site.Decision{State: site.Waiting}},
+		{"and leads where nobody answers", site.View{Role: site.Secondary, Site: "b", Database: site.Database{Known: true, Epoch: 4, Begun: "b"}, Peer: site.Peer{Named: true, Asked: true}}, site.Decision{State: site.Leading}},
+		{"unless somebody has followed it", site.View{Role: site.Secondary, Site: "b", Database: site.Database{Known: true, Epoch: 4, Begun: "b"}, Peer: site.Peer{Named: true, Asked: true, Wanted: true}}, site.Decision{State: site.Waiting}},
+		{"the other site has the same name", site.View{Role: site.Primary, Site: "a", Database: plain, Witness: true, Until: noon.Add(1), Peer: site.Peer{Heard: true, Twin: true}}, site.Decision{State: site.Waiting}},
+		{"and is not promoted beside it", site.View{Role: site.Secondary, Site: "a", Database: standby, Word: true, Peer: site.Peer{Heard: true, Twin: true}}, site.Decision{State: site.Following}},
 		{"the other site follows", site.View{Role: site.Primary, Database: plain, Peer: site.Peer{Wanted: true, Heard: true, Epoch: 3}}, site.Decision{State: site.Leading}},
 		{"the other site has led since", site.View{Role: site.Primary, Database: plain, Peer: site.Peer{Wanted: true, Heard: true, Epoch: 4}, Word: true}, site.Decision{State: site.Fenced}},
 		{"somebody has told of a higher epoch, in an earlier life of the process", site.View{Role: site.Primary, Database: plain, Seen: 4}, site.Decision{State: site.Fenced}},
@@ -65,7 +70,7 @@ func TestPlanNeverLeadsBehind(t *testing.T) {
 		v := site.View{
 			Role: rapid.SampledFrom([]site.Role{site.Primary, site.Secondary}).Draw(t, "role"), Site: "here",
 			Database: site.Database{Known: flag("known"), Recovering: flag("recovering"), Epoch: number("epoch"), Begun: rapid.SampledFrom([]string{"", "here", "there"}).Draw(t, "begun")},
-			Peer:     site.Peer{Wanted: flag("wanted"), Heard: flag("heard"), Epoch: number("peer"), Leads: flag("leads")},
+			Peer:     site.Peer{Wanted: flag("wanted"), Heard: flag("heard"), Epoch: number("peer"), Leads: flag("leads"), Twin: flag("twin"), Named: flag("named"), Asked: flag("asked")},
 			Seen:     number("seen"), Witness: flag("witness"), Word: flag("word"),
 			Until: noon.Add(time.Duration(rapid.IntRange(-2, 2).Draw(t, "until"))),
 		}
@@ -77,6 +82,10 @@ func TestPlanNeverLeadsBehind(t *testing.T) {
 			t.Fatalf("acts behind epoch %d: %+v", highest, d)
 		case acts && v.Witness && !noon.Before(v.Until):
 			t.Fatalf("acts without the lease: %+v", d)
+		case acts && v.Peer.Twin:
+			t.Fatalf("acts beside one of its name: %+v", d)
+		case d.State == site.Leading && v.Peer.Named && !v.Peer.Asked && !v.Witness && !v.Word:
+			t.Fatalf("leads without having asked: %+v", d)
 		case acts && v.Peer.Leads && v.Peer.Epoch == v.Database.Epoch:
 			t.Fatalf("acts beside the other: %+v", d)
 		case d.State == site.Leading && v.Database.Recovering:

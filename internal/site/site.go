@@ -32,8 +32,11 @@ type Database struct {
 
 // Peer is the other site as it was heard of.
 type Peer struct {
-	Wanted bool // there is one to be asked
+	Wanted bool // there is one that must have answered
 	Heard  bool // it has answered in this life of the process
+	Named  bool // the settings say where it is: it is asked once, at least
+	Asked  bool // in this life of the process, whether it has answered or not
+	Twin   bool // it has this site's name, and another database
 	Site   string
 	Epoch  int64
 	Leads  bool // as it said last
@@ -45,7 +48,8 @@ type View struct {
 	Site     string // its name
 	Database Database
 	Peer     Peer
-	// Seen is the highest epoch that anybody has told of, in whichever life of the process.
+	// Seen is the highest epoch that anybody has told of, in whichever life of whichever
+	// replica.
 	Seen int64
 	// Witness says that nobody leads without the lease; Until is when the site's own
 	// ends, the margin for clocks already taken off; zero: it has none.

@@ -21,7 +21,7 @@ func withoutEdges(t *testing.T, url string) {
 	t.Helper()
 	// And all that came after them.
 	steps := []string{"DROP TABLE edges", "DROP TABLE blobmarks", "ALTER TABLE log DROP COLUMN origin", "DROP TABLE blocks", "DROP TABLE checkpoints",
-		"DROP INDEX work_failing", "DROP TABLE epochs", "UPDATE head SET schema_version = 1"}
+		"DROP INDEX work_failing", "DROP TABLE epochs", "DROP TABLE sites", "UPDATE head SET schema_version = 1"}
 	if path, ok := strings.CutPrefix(url, "sqlite://"); ok {
 		db, err := sql.Open("sqlite", path)
 		if err != nil {

@@ -73,6 +73,10 @@ var migrations = [][]string{{
 }, {
 	// Which site began it by a promotion: a copy of this database is no reason to lead.
 	`ALTER TABLE epochs ADD COLUMN site {text} NOT NULL DEFAULT ''`,
+}, {
+	// What each site has heard of the other one. A row is written where that site's
+	// database takes writes, and travels to the other as everything does.
+	`CREATE TABLE sites (site {text} PRIMARY KEY, seen {int} NOT NULL, followed {int} NOT NULL, peer {text} NOT NULL)`,
 }}
 
 // migrate brings the schema to this program's version, in one transaction and

@@ -92,9 +92,9 @@ func TestPrimaryCutOffButAlive(t *testing.T) {
 		args: func(site string) []string {
 			at := "consul:" + witness.URL + "/drover/leader"
 			if site == "east" {
-				return []string{"--site", site, "--witness", strings.Replace(at, witness.Addr, toWitness.Addr, 1)}
+				return []string{"--witness", strings.Replace(at, witness.Addr, toWitness.Addr, 1)}
 			}
-			return []string{"--site", site, "--witness", at, "--public-url", "http://" + toSecondary.Addr}
+			return []string{"--witness", at, "--public-url", "http://" + toSecondary.Addr}
 		},
 		primary: func(url string) string {
 			toPrimary = bad.Proxy(t, strings.TrimPrefix(url, "http://"))

@@ -60,7 +60,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- $settings := .Values.settings | default dict }}
 {{- if and (eq (toString (get $settings "primary")) "true") (not (get $settings "secondary-url")) (not (get $settings "witness")) }}
-{{- fail "settings.primary needs settings.secondary-url or settings.witness: a pod that is made anew has forgotten that there is another site, and would lead beside it" }}
+{{- fail "settings.primary needs settings.secondary-url or settings.witness: a primary that was never asked by the other site does not know that there is one, and would lead beside it" }}
+{{- end }}
+{{- $sited := or (eq (toString (get $settings "primary")) "true") (get $settings "primary-url") (get $settings "primary-cluster-name") }}
+{{- if and $sited (not (get $settings "site")) }}
+{{- fail "settings.site is required for one of two sites: a name that stays, another one at each" }}
+{{- end }}
+{{- if and (not $sited) (or (get $settings "site") (get $settings "witness") (get $settings "secondary-url")) }}
+{{- fail "settings.site, settings.witness and settings.secondary-url are for one of two sites: say which with settings.primary, settings.primary-url or settings.primary-cluster-name" }}
 {{- end }}
 {{- if and .Values.masterKey.transit (not (get $settings "vault")) }}
 {{- fail "masterKey.transit needs settings.vault: where the key is that unwraps the master key" }}
