@@ -69,6 +69,7 @@ type Settings struct {
 	SecondaryURL     string   // primary: where the secondary is; default: it says so itself
 	Site             string   // name of this one of two sites; they need one
 	SiteOptions      []string // key=value of how the other site is asked
+	SiteBusOptions   []string // key=value of a broker that both sites reach, for signals; default: none are sent
 	Witness          string   // consul:<URL>/<key>, outside both sites; default: none
 	WitnessOptions   []string // key=value
 	Consul           string   // URL; names are found there, and this replica is; default: nobody is asked

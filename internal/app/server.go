@@ -153,9 +153,6 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	at.Kinds, at.Epoch, at.Observer = Kinds(), s.cfg.Epoch, commits
 	opened, err := s.openStore(ctx, at)
-	if fault.Reason(err) == "wrong-key" {
-		s.own.forgetKey()
-	}
 	if fault.Reason(err) == "wrong-key" && s.cfg.MasterKey == "" && os.IsNotExist(missing) {
 		os.Remove(s.cfg.MasterKeyFile) // the one just made must not be taken for the right one
 		return fault.New(fault.Invalid, "%s is missing, and the ledger was made with it: copy it from the first replica or a backup", s.cfg.MasterKeyFile)
@@ -389,8 +386,8 @@ func Serve(ctx context.Context, c Config) error {
 	if c.role() != site.Standalone {
 		return serveSite(ctx, c)
 	}
-	if c.Site != "" || c.Witness != "" || c.SecondaryURL != "" || len(c.SiteOptions) > 0 || len(c.WitnessOptions) > 0 {
-		return fault.New(fault.Invalid, "--site, --site-options, --witness, --witness-options and --secondary-url are for one of two sites: say which with --primary, or with --primary-url or --primary-cluster-name")
+	if err := c.alone(); err != nil {
+		return err
 	}
 	s, err := New(ctx, c)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/site"
 	"github.com/droverhq/drover/internal/sqlledger"
@@ -26,13 +27,15 @@ const (
 // keeper keeps a site in its state, over all lives of the server in this process: a
 // site that comes to lead, or has to stop, has its rooms put together anew.
 //
-// It runs three goroutines, which end with run: one looks at the database, one asks the
-// other site, one has the lease.
+// It runs up to five goroutines, which end with run: one looks at the database, one asks the
+// other site, one has the lease, one hears signals and one sends them.
 type keeper struct {
 	cfg    Config
 	log    *slog.Logger
 	needs  *own // what opens doors, over all lives: none has to ask for it anew
 	calls  *relay
+	bus    bus.Bus       // for signals; nil: there are none
+	poke   chan struct{} // has the other site asked at once
 	at     sqlledger.Config
 	probe  *sqlledger.Probe
 	lease  *site.Lease // nil: there is no witness
@@ -55,6 +58,7 @@ type keeper struct {
 	refused  string // where it was not believed to be reached, so that it is said once
 	ledger   *sqlledger.Ledger
 	token    func(ctx context.Context, own string) (string, error)
+	vouch    vouching
 	followed int64 // the newest epoch that the other site had a copy of
 	moved    bool  // where that is was heard since it was last written down
 	unnoted  string
@@ -81,7 +85,7 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 	if c.Site == "" {
 		return nil, fault.New(fault.Invalid, "one of two sites needs a name that stays, another one at each: --site NAME")
 	}
-	k := &keeper{cfg: c, log: newLogger(c.LogLevel, c.LogFormat), self: rand.Text(), changed: make(chan struct{}), calls: &relay{}}
+	k := &keeper{cfg: c, log: newLogger(c.LogLevel, c.LogFormat), self: rand.Text(), changed: make(chan struct{}), poke: make(chan struct{}, 1), calls: &relay{}}
 	if c.Witness != "" {
 		register, err := newWitness(c.Witness, pairs(c.WitnessOptions))
 		if err != nil {
@@ -101,6 +105,9 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 		return nil, err
 	}
 	if k.client, err = peerClient(k.needs.names, "site-options", pairs(c.SiteOptions)); err != nil {
+		return nil, err
+	}
+	if err := k.openSignals(); err != nil {
 		return nil, err
 	}
 	k.named = k.configured() != ""
@@ -123,10 +130,14 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 // run looks, asks and holds until ctx ends.
 func (k *keeper) run(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { k.each(ctx, k.pace, k.look) })
-	wg.Go(func() { k.each(ctx, func() time.Duration { return askEach }, k.ask) })
+	wg.Go(func() { each(ctx, k.pace, nil, k.look) })
+	wg.Go(func() { each(ctx, func() time.Duration { return askEach }, k.poke, k.ask) })
 	if k.lease != nil {
-		wg.Go(func() { k.each(ctx, k.lease.Each, func(ctx context.Context) { k.hold(ctx, 0) }) })
+		wg.Go(func() { each(ctx, k.lease.Each, nil, func(ctx context.Context) { k.hold(ctx, 0) }) })
+	}
+	if k.bus != nil {
+		wg.Go(func() { k.listenSignals(ctx) })
+		wg.Go(func() { k.tell(ctx) })
 	}
 	wg.Wait()
 	if k.lease != nil {
@@ -147,7 +158,7 @@ func (k *keeper) release(ctx context.Context) {
 	}
 }
 
-func (k *keeper) each(ctx context.Context, pause func() time.Duration, do func(context.Context)) {
+func each(ctx context.Context, pause func() time.Duration, poke <-chan struct{}, do func(context.Context)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -155,6 +166,7 @@ func (k *keeper) each(ctx context.Context, pause func() time.Duration, do func(c
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		case <-poke:
 		}
 		do(ctx)
 		timer.Reset(pause())

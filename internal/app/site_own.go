@@ -3,6 +3,8 @@ package app
 import (
 	"sync"
 	"time"
+
+	"github.com/droverhq/drover/internal/fault"
 )
 
 // owned is what the server itself needs of others: that of its site, whose lives share
@@ -14,6 +16,15 @@ func (s *Server) owned() (*own, error) {
 		return k.needs, nil
 	}
 	return openOwn(&s.cfg, s.calls)
+}
+
+// alone refuses what only one of two sites has: a line of settings that was lost must not
+// make a primary that nothing holds back.
+func (c *Config) alone() error {
+	if c.Site == "" && c.Witness == "" && c.SecondaryURL == "" && len(c.SiteOptions)+len(c.SiteBusOptions)+len(c.WitnessOptions) == 0 {
+		return nil
+	}
+	return fault.New(fault.Invalid, "--site, --site-options, --site-bus-options, --witness, --witness-options and --secondary-url are for one of two sites: say which with --primary, or with --primary-url or --primary-cluster-name")
 }
 
 // relay tells the metrics of the present life what happens to calls that outlive it.

@@ -76,6 +76,9 @@ func serveSite(ctx context.Context, c Config) error {
 	}
 	defer k.needs.close()
 	defer k.probe.Close()
+	if k.bus != nil {
+		defer k.bus.Close()
+	}
 	first, err := listen(ctx, c.Listen)
 	if err != nil {
 		return err
@@ -100,6 +103,16 @@ func serveSite(ctx context.Context, c Config) error {
 	defer func() {
 		cancel()
 		<-kept
+	}()
+	drained := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { // ends within drainTime
+		defer close(drained)
+		k.drains(ctx)
+	})
+	defer func() {
+		if !stop() {
+			<-drained
+		}
 	}()
 	for {
 		err := k.live(ctx, c)
@@ -144,7 +157,7 @@ func (k *keeper) attach(s *Server) {
 	var until time.Time
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.ledger, k.acts = s.opened, s.cfg.life == acts
+	k.ledger, k.acts, k.vouch = s.opened, s.cfg.life == acts, s.issuer
 	k.token = func(ctx context.Context, own string) (string, error) {
 		one.Lock()
 		defer one.Unlock()
@@ -162,7 +175,7 @@ func (k *keeper) attach(s *Server) {
 func (k *keeper) detach() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.ledger, k.token, k.acts = nil, nil, false
+	k.ledger, k.token, k.acts, k.vouch = nil, nil, false, nil
 }
 
 // lobby answers while there is nothing to be served: that the process is there, that it
@@ -203,6 +216,7 @@ func (c *Config) plainSites() error {
 		{PlaceServer, c.PrimaryURL, "https:// in --primary-url"},
 		{PlaceServer, clusterURL(c.PrimaryCluster, ""), "https:// in --primary-cluster-name"},
 		{PlaceServer, c.SecondaryURL, "https:// in --secondary-url"},
+		{PlaceBus, plainBroker(c.SiteBusOptions), "amqps:// and ca=FILE in --site-bus-options"},
 		{PlaceConsul, strings.TrimPrefix(c.Witness, "consul:"), "https:// in --witness"},
 	} {
 		if u, err := url.Parse(to.at); err == nil && u.Scheme == "http" {
@@ -212,6 +226,16 @@ func (c *Config) plainSites() error {
 		}
 	}
 	return nil
+}
+
+// plainBroker is the first broker that is spoken to unencrypted, as a URL of http.
+func plainBroker(set []string) string {
+	for _, at := range strings.Fields(pairs(set)["url"]) {
+		if rest, ok := strings.CutPrefix(at, "amqp://"); ok && CheckPlaintext(nil, PlaceBus, (&url.URL{Host: rest[strings.LastIndex(rest, "@")+1:]}).Hostname(), "") != nil {
+			return "http://" + rest
+		}
+	}
+	return ""
 }
 
 // listen takes an address, also one that the life before is about to give back.
@@ -310,6 +334,9 @@ func (s *Server) openStore(ctx context.Context, c sqlledger.Config) (*sqlledger.
 		s.cfg.Bus = inProcess // commands are the primary's
 	}
 	l, err := sqlledger.Open(ctx, c)
+	if fault.Reason(err) == "wrong-key" {
+		s.own.forgetKey()
+	}
 	s.opened = l
 	return l, err
 }

@@ -80,6 +80,7 @@ var settings = []setting{
 	{name: "secondary-url", uses: forServer, usage: "`URL` of the secondary, for the primary; empty: it says so itself", check: checkServer},
 	{name: "site", uses: forServer, usage: "`name` of this one of two sites, which stays; two sites need one, another at each"},
 	{name: "site-options", uses: forServer, list: true, usage: "how the other site is asked: ca, certificate, key, server-name (`name=value`)", check: checkPairs},
+	{name: "site-bus-options", uses: forServer, list: true, usage: "`options` of a RabbitMQ that both sites reach, as in --bus-options: they signal each other there; empty: they only ask each other", check: checkPairs},
 	{name: "witness", uses: forServer, usage: "`consul:URL/KEY` in a third place: whoever leads holds its lease; empty: an operator's word decides", check: checkWitness},
 	{name: "witness-options", uses: forServer, list: true, usage: "its `options`: token-file, ca, certificate, key, server-name", check: checkPairs},
 	{name: "agent-image", uses: forServer, usage: "container `image` of agents that are put on clusters; empty: droverhq/drover of this version"},
@@ -156,6 +157,7 @@ type ServerSettings struct {
 	SecondaryURL     string   // primary: where the secondary is; empty: it says so
 	Site             string   // name
 	SiteOptions      []string // key=value
+	SiteBusOptions   []string // key=value; empty: no signals
 	Witness          string   // consul:URL/KEY; empty: none
 	WitnessOptions   []string // key=value
 	Consul           string   // URL; empty: nobody is asked
@@ -228,6 +230,7 @@ func (v values) server() ServerSettings {
 	s.TLSClientCA, s.TLSClientAuth = v.text("tls-client-ca-file"), v.text("tls-client-auth")
 	s.Primary, s.PrimaryURL, s.PrimaryCluster = v.text("primary") == "true", v.text("primary-url"), v.text("primary-cluster-name")
 	s.SecondaryURL, s.Site, s.SiteOptions = v.text("secondary-url"), v.text("site"), split(v.text("site-options"))
+	s.SiteBusOptions = split(v.text("site-bus-options"))
 	s.Witness, s.WitnessOptions = v.text("witness"), split(v.text("witness-options"))
 	s.AgentTLS, s.Plaintext = v.text("agent-tls-secret"), split(v.text("plaintext"))
 	s.Consul, s.ConsulOptions = v.text("consul"), split(v.text("consul-options"))
