@@ -3,13 +3,11 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,7 +35,6 @@ import (
 	"github.com/droverhq/drover/internal/offering"
 	"github.com/droverhq/drover/internal/policy"
 	"github.com/droverhq/drover/internal/reconcile"
-	"github.com/droverhq/drover/internal/site"
 	"github.com/droverhq/drover/internal/sqlledger"
 	"github.com/droverhq/drover/internal/subscription"
 	"github.com/droverhq/drover/internal/template"
@@ -379,27 +376,4 @@ func (s *Server) tasks() []func(context.Context) error {
 		tasks = append(tasks, func(ctx context.Context) error { return s.offering.WatchDir(ctx, dir) })
 	}
 	return tasks
-}
-
-// Serve runs a control plane without a data plane until ctx ends.
-func Serve(ctx context.Context, c Config) error {
-	if c.role() != site.Standalone {
-		return serveSite(ctx, c)
-	}
-	if err := c.alone(); err != nil {
-		return err
-	}
-	s, err := New(ctx, c)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(s.cfg.Out, "drover %s serves %s (%s)\n", c.Version, s.URL(), databaseName(s.cfg.Database))
-	return s.Run(ctx)
-}
-
-func databaseName(url string) string {
-	if strings.HasPrefix(url, "postgres") {
-		return "PostgreSQL"
-	}
-	return "SQLite"
 }
