@@ -128,7 +128,13 @@ func (b *bootstrap) desk(ctx context.Context) (*desk, error) {
 	if d.to, err = b.replica(ctx, text("database"), text("master_key")); err != nil {
 		return nil, err
 	}
-	if d.bus, err = buses["rabbitmq"](d.to, bus.Options{"url": broker.String()}); err == nil {
+	with := bus.Options{"url": broker.String()}
+	for option, output := range map[string]string{"ca": "tls_ca", "certificate": "tls_certificate", "key": "tls_key"} {
+		if file := text(output); file != "" {
+			with[option] = file
+		}
+	}
+	if d.bus, err = buses["rabbitmq"](d.to, with); err == nil {
 		d.token, _, err = d.to.issuer.Issue(ctx, asTenant, time.Hour)
 	}
 	if err != nil {

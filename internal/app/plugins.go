@@ -19,6 +19,7 @@ import (
 	"github.com/droverhq/drover/internal/environment"
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/executor/action"
+	"github.com/droverhq/drover/internal/executor/certificate"
 	"github.com/droverhq/drover/internal/executor/consul"
 	"github.com/droverhq/drover/internal/executor/file"
 	"github.com/droverhq/drover/internal/executor/kubernetes"
@@ -88,9 +89,10 @@ var executors = map[string]func(*Server, *instance.Service) (executor.Executor, 
 	"kubernetes": func(*Server, *instance.Service) (executor.Executor, error) {
 		return kubernetes.New(kubernetes.Config{Wrap: line()}), nil
 	},
-	"process":   func(*Server, *instance.Service) (executor.Executor, error) { return executorprocess.New(), nil },
-	"secret":    func(*Server, *instance.Service) (executor.Executor, error) { return secret.New(), nil },
-	"terraform": func(s *Server, _ *instance.Service) (executor.Executor, error) { return s.tofu() },
+	"process":     func(*Server, *instance.Service) (executor.Executor, error) { return executorprocess.New(), nil },
+	"certificate": func(*Server, *instance.Service) (executor.Executor, error) { return certificate.New(), nil },
+	"secret":      func(*Server, *instance.Service) (executor.Executor, error) { return secret.New(), nil },
+	"terraform":   func(s *Server, _ *instance.Service) (executor.Executor, error) { return s.tofu() },
 	"vault": func(s *Server, _ *instance.Service) (executor.Executor, error) {
 		return vault.New(vault.Config{Resilience: resilience.Config{Observer: s.calls}}), nil
 	},

@@ -155,6 +155,13 @@ func (a *Authority) save() error {
 // who have the old bundle, because the old authority signs for the new one, and by
 // those who have the new: so bundles and certificates may be replaced in any order.
 func (a *Authority) Rotate(lifetime time.Duration) error {
+	if err := a.rotate(lifetime); err != nil {
+		return err
+	}
+	return a.save()
+}
+
+func (a *Authority) rotate(lifetime time.Duration) error {
 	old, oldKey := a.bundle[0], a.key
 	name := strings.TrimSuffix(old.Subject.CommonName, " CA")
 	key, root, err := a.root(name, lifetime)
@@ -173,7 +180,7 @@ func (a *Authority) Rotate(lifetime time.Duration) error {
 		return err
 	}
 	a.bundle, a.key = append([]*x509.Certificate{root}, a.bundle...), key
-	return a.save()
+	return nil
 }
 
 // Retire drops the authorities before the last rotation. It is refused while

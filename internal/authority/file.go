@@ -56,6 +56,11 @@ func readCertificates(path string) (out []*x509.Certificate, err error) {
 	if err != nil {
 		return nil, err
 	}
+	return parseCertificates(path, data)
+}
+
+// parseCertificates reads at least one, of what is called so.
+func parseCertificates(path string, data []byte) (out []*x509.Certificate, err error) {
 	for {
 		var block *pem.Block
 		if block, data = pem.Decode(data); block == nil {

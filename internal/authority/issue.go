@@ -64,18 +64,36 @@ func (r Request) check() error {
 // Issue makes a key and its certificate. What was issued under that name before is
 // replaced.
 func (a *Authority) Issue(r Request) (Issued, error) {
-	if err := r.check(); err != nil {
+	chain, encoded, err := a.issue(r)
+	if err != nil {
 		return Issued{}, err
+	}
+	at := filepath.Join(a.Dir, issuedDir, r.Use+"-"+r.Name)
+	// Readers wait until the two fit.
+	if err := replace(at+".key", encoded, 0o600); err != nil {
+		return Issued{}, err
+	}
+	if err := replace(at+".crt", encode(chain...), 0o644); err != nil {
+		return Issued{}, err
+	}
+	return a.describe(at, chain[0]), nil
+}
+
+// issue returns the certificate with what leads to the authority before this one, and
+// its key.
+func (a *Authority) issue(r Request) ([]*x509.Certificate, []byte, error) {
+	if err := r.check(); err != nil {
+		return nil, nil, err
 	}
 	if r.Lifetime <= 0 {
 		r.Lifetime = LeafLifetime
 	}
 	template, err := a.template(r.Lifetime)
 	if err != nil {
-		return Issued{}, err
+		return nil, nil, err
 	}
 	if !template.NotAfter.Before(a.bundle[0].NotAfter) {
-		return Issued{}, fault.New(fault.Conflict, "the authority ends on %s, before the certificate would: replace it with `drover ca rotate`", a.bundle[0].NotAfter.UTC().Format(time.DateOnly))
+		return nil, nil, fault.New(fault.Conflict, "the authority ends on %s, before the certificate would: replace it with `drover ca rotate`", a.bundle[0].NotAfter.UTC().Format(time.DateOnly))
 	}
 	template.Subject = pkix.Name{CommonName: r.Name}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
@@ -95,11 +113,11 @@ func (a *Authority) Issue(r Request) (Issued, error) {
 	}
 	key, err := newKey()
 	if err != nil {
-		return Issued{}, err
+		return nil, nil, err
 	}
 	leaf, err := sign(template, a.bundle[0], key.Public(), a.key)
 	if err != nil {
-		return Issued{}, err
+		return nil, nil, err
 	}
 	chain := []*x509.Certificate{leaf}
 	if a.cross != nil && a.now().Before(a.cross.NotAfter) {
@@ -107,17 +125,9 @@ func (a *Authority) Issue(r Request) (Issued, error) {
 	}
 	encoded, err := encodeKey(key)
 	if err != nil {
-		return Issued{}, err
+		return nil, nil, err
 	}
-	at := filepath.Join(a.Dir, issuedDir, r.Use+"-"+r.Name)
-	// Readers wait until the two fit.
-	if err := replace(at+".key", encoded, 0o600); err != nil {
-		return Issued{}, err
-	}
-	if err := replace(at+".crt", encode(chain...), 0o644); err != nil {
-		return Issued{}, err
-	}
-	return a.describe(at, leaf), nil
+	return chain, encoded, nil
 }
 
 func (a *Authority) describe(at string, leaf *x509.Certificate) Issued {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/executor/action"
+	"github.com/droverhq/drover/internal/executor/certificate"
 	"github.com/droverhq/drover/internal/executor/consul"
 	"github.com/droverhq/drover/internal/executor/executortest"
 	"github.com/droverhq/drover/internal/executor/file"
@@ -28,15 +29,16 @@ const page = "../../docs/executors.md"
 
 // described are the executors of the page.
 var described = map[string]executor.Executor{
-	"action":     action.New(nil),
-	"consul":     consul.New(consul.Config{}),
-	"file":       file.New(),
-	"instance":   instance.NewExecutor(instance.ExecutorConfig{}),
-	"kubernetes": kubernetes.New(kubernetes.Config{}),
-	"process":    process.New(),
-	"secret":     secret.New(),
-	"terraform":  &terraform.Executor{},
-	"vault":      vault.New(vault.Config{}),
+	"action":      action.New(nil),
+	"consul":      consul.New(consul.Config{}),
+	"file":        file.New(),
+	"instance":    instance.NewExecutor(instance.ExecutorConfig{}),
+	"kubernetes":  kubernetes.New(kubernetes.Config{}),
+	"process":     process.New(),
+	"secret":      secret.New(),
+	"certificate": certificate.New(),
+	"terraform":   &terraform.Executor{},
+	"vault":       vault.New(vault.Config{}),
 }
 
 var block = regexp.MustCompile(`(?s)(<!-- executor (\w+) -->\n).*?(<!-- end -->)`)

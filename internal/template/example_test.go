@@ -7,6 +7,7 @@ import (
 
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/executor/action"
+	"github.com/droverhq/drover/internal/executor/certificate"
 	"github.com/droverhq/drover/internal/executor/consul"
 	"github.com/droverhq/drover/internal/executor/file"
 	"github.com/droverhq/drover/internal/executor/kubernetes"
@@ -23,7 +24,7 @@ func real() template.Surroundings {
 	return template.Surroundings{Executors: map[string]executor.Description{
 		"file": file.New().Describe(), "consul": consul.New(consul.Config{}).Describe(), "vault": vault.New(vault.Config{}).Describe(), "action": action.Executor{}.Describe(),
 		"terraform": (&terraform.Executor{}).Describe(), "instance": (&instance.Executor{}).Describe(),
-		"process": process.New().Describe(), "secret": secret.New().Describe(), "kubernetes": kubernetes.New(kubernetes.Config{}).Describe(),
+		"process": process.New().Describe(), "secret": secret.New().Describe(), "certificate": certificate.New().Describe(), "kubernetes": kubernetes.New(kubernetes.Config{}).Describe(),
 	}}
 }
 

@@ -60,7 +60,7 @@ func TestKubernetesIsApplied(t *testing.T) {
 	if err != nil || drover.Spec.Template.Spec.Containers[0].Image != "example.org/drover:1" {
 		t.Errorf("Drover is %+v, %v", drover.Spec, err)
 	}
-	if m, err := kube.CoreV1().ConfigMaps(room).Get(ctx, "prometheus", metav1.GetOptions{}); err != nil || !strings.Contains(m.Data["prometheus.yml"], "scheme: http\n") {
+	if m, err := kube.CoreV1().ConfigMaps(room).Get(ctx, "prometheus", metav1.GetOptions{}); err != nil || !strings.Contains(m.Data["prometheus.yml"], "scheme: http\n") || !strings.Contains(m.Data["rules.yaml"], "drover-slo") {
 		t.Errorf("Prometheus asks a Drover without certificate by %v, %v", m.Data, err)
 	}
 	for _, name := range []string{"postgres", "rabbitmq", "consul", "openbao", "drover"} {

@@ -16,13 +16,13 @@ import (
 )
 
 // programs of the meta environment.
-var programs = []string{"postgres", "epmd", "rabbitmq", "consul", "openbao", "drover"}
+var programs = []string{"postgres", "epmd", "rabbitmq", "consul", "openbao", "prometheus", "drover"}
 
 func (w *world) healthy() {
 	w.t.Helper()
 	drover.Until(w.t, "the environment meta is kept by the new Drover", func() bool {
 		phase, ready := w.phase("meta")
-		return phase == "Deployed-OK" && ready >= 13
+		return phase == "Deployed-OK" && ready >= 25
 	})
 }
 
@@ -90,6 +90,8 @@ func TestLocal(t *testing.T) {
 			t.Errorf("%s does not run: %v", name, w.processes())
 		}
 	}
+	w.opened()
+	w.observed()
 	if out, code := w.run("status", "--state", w.state); code != 0 {
 		t.Errorf("status ends with %d: %s", code, out)
 	}
@@ -138,6 +140,7 @@ func TestLocal(t *testing.T) {
 		return err == nil && len(page.Items) > 0 && page.Items[0].Phase == "corrected"
 	})
 	w.healthy()
+	w.rotates()
 
 	// Nobody is left who could start anything: the machine was restarted.
 	var groups []int
@@ -155,6 +158,7 @@ func TestLocal(t *testing.T) {
 		t.Errorf("what was dead is %s", again.Report.Outcome)
 	}
 	w.healthy()
+	w.opened()
 	w.secretless()
 }
 
@@ -193,7 +197,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 		t.Errorf("it was killed %d times: this shows little", kills)
 	}
 	w.healthy()
-	for _, name := range []string{"postgres", "rabbitmq", "consul", "openbao", "drover"} {
+	for _, name := range []string{"postgres", "rabbitmq", "consul", "openbao", "prometheus", "drover"} {
 		leaders := 0
 		for _, pid := range w.processes()[name] {
 			if data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status"); err == nil && strings.Contains(string(data), "\nPPid:\t1\n") || pid == w.pid(name) {

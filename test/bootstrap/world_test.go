@@ -61,6 +61,11 @@ func newWorld(t testing.TB) *world {
 	if _, err := rabbitmq.Find(); err != nil {
 		t.Fatal(err)
 	}
+	if os.Getenv("DROVER_TEST_NO_PROMTOOL") != "1" { // which comes in one package with the server
+		if out, err := exec.Command("../with-promtool.sh", "true").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
 	// Not the test's own: PostgreSQL runs as another user where this is root.
 	dir, err := os.MkdirTemp("", "drover-bootstrap-")
 	if err != nil {
@@ -185,7 +190,7 @@ func (w *world) client() *client.Client {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c, err := client.New(client.Config{Server: fmt.Sprintf("http://127.0.0.1:%d", w.port), Token: strings.TrimSpace(string(token))})
+	c, err := client.New(client.Config{Server: "https://" + w.at(0), Token: strings.TrimSpace(string(token)), HTTPClient: w.http()})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -48,6 +48,20 @@ func TestRulesAreSound(t *testing.T) {
 	promtool(t, "check", "rules", filepath.Join(home, "rules.yaml"))
 }
 
+// A template has its files beside it: those of the meta environments are copies.
+func TestRulesOfTheMetaEnvironments(t *testing.T) {
+	want, err := os.ReadFile(filepath.Join(home, "rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"local", "kubernetes"} {
+		path := filepath.Join(home, "../meta", kind, "rules.yaml")
+		if got, err := os.ReadFile(path); err != nil || string(got) != string(want) {
+			t.Errorf("copy deploy/observability/rules.yaml to deploy/meta/%s, where it is another one: %v", kind, err)
+		}
+	}
+}
+
 func TestRulesTellWhatTheyShould(t *testing.T) {
 	promtool(t, "test", "rules", filepath.Join(home, "rules_test.yaml"))
 }

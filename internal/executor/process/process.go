@@ -62,6 +62,11 @@ func (Executor) Describe() executor.Description {
 						"command": list("program and arguments; everybody on the machine can read them"),
 						"stdin":   text("what it reads"),
 					}}},
+				"reload": map[string]any{"type": "object", "additionalProperties": false, "required": []any{"files"}, "description": "what it takes while it runs: a change of these files is no new start",
+					"properties": map[string]any{
+						"files":  list("of files, by path"),
+						"signal": text("that it is told by; without one it looks by itself", "enum", []any{"HUP"}),
+					}},
 				"clear":  list("paths in its directory that are removed before the commands of prepare: one that was cut short begins anew"),
 				"health": healthSchema(),
 				"stop":   text("signal that it is asked to end with", "enum", []any{"TERM", "INT", "QUIT", "HUP"}, "default", "TERM"),

@@ -327,12 +327,7 @@ func TestReviveStartsWhatDied(t *testing.T) {
 	if err := process.Revive(t.Context(), w.c, func(string, string) { nothing++ }); err != nil || nothing > 0 {
 		t.Fatalf("what runs is started: %d, %v", nothing, err)
 	}
-	for _, pid := range w.pids() {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-	}
-	for len(w.pids()) > 0 {
-		time.Sleep(time.Millisecond)
-	}
+	w.kill() // also what the shell has begun meanwhile
 	if err := process.Revive(t.Context(), w.c, func(string, string) { nothing++ }); err != nil || nothing == 0 {
 		t.Fatalf("what died is not started: %d, %v", nothing, err)
 	}

@@ -65,9 +65,10 @@ func (p directory) make(ctx context.Context, r executor.Resource, w wanted, seen
 	if err := p.enter(rec); err != nil {
 		return err
 	}
-	restart := rec.Beginning || !seen.alive
+	restart, anew := rec.Beginning || !seen.alive, false
 	for _, f := range seen.fields(w) {
-		restart = restart || !slices.Contains(quiet, f.Path)
+		takes, file := w.takes(f.Path)
+		restart, anew = restart || !takes, anew || file
 	}
 	if restart && seen.alive && rec.PID == os.Getpid() {
 		return fault.New(fault.Denied, "program %s is this server itself, which cannot start itself anew: end it, and `drover bootstrap` starts it as it was; what is wanted now is not applied", rec.Name)
@@ -89,6 +90,11 @@ func (p directory) make(ctx context.Context, r executor.Resource, w wanted, seen
 			return err
 		}
 	}
+	if anew && !restart {
+		if err := p.renew(r, rec, w, uid, gid); err != nil {
+			return err
+		}
+	}
 	rec.Launch, rec.Pieces = w.launch, w.pieces
 	if restart {
 		if err := p.start(ctx, rec); err != nil {
@@ -98,6 +104,21 @@ func (p directory) make(ctx context.Context, r executor.Resource, w wanted, seen
 	}
 	rec.Beginning = false
 	return p.keep(rec)
+}
+
+// renew writes files that a running program takes as they are, and tells it. Whoever is
+// killed in between has left files that are not those of the record, and does it again.
+func (p directory) renew(r executor.Resource, rec *record, w wanted, uid, gid int) error {
+	if err := p.lay(rec, w, uid, gid); err != nil {
+		return err
+	}
+	if w.reload.signal != "" {
+		if err := program.SignalGroup(p.proof(rec), w.reload.signal); err != nil {
+			return fault.New(fault.Denied, "program %s cannot be told of its new files: %w", rec.Name, err)
+		}
+	}
+	fmt.Fprintf(r.Log, "%s has new files, and goes on\n", rec.Name)
+	return nil
 }
 
 // fields is differs, of what there is.

@@ -49,6 +49,12 @@ type step struct {
 	stdin   string
 }
 
+// reload is what a program takes while it runs.
+type reload struct {
+	files  []string
+	signal string // that tells it to; empty: it looks by itself
+}
+
 // wanted is what the inputs ask for.
 type wanted struct {
 	name    string // empty: not known
@@ -57,13 +63,14 @@ type wanted struct {
 	files   map[string]string
 	prepare []step
 	clear   []string
+	reload  reload
 	pieces  map[string]piece
 }
 
 func read(r executor.Resource) (w wanted, err error) {
 	w = wanted{unnamed: r.Input("name"), pieces: map[string]piece{}, files: map[string]string{}}
 	w.Env, w.Ports = map[string]string{}, map[string]int{}
-	for _, name := range []string{"name", "program", "args", "user", "ports", "clear", "health", "stop", "grace"} {
+	for _, name := range []string{"name", "program", "args", "user", "ports", "clear", "health", "stop", "grace", "reload"} {
 		in := r.Input(name)
 		if err := in.Open(); err != nil { // others on the machine can read them
 			return w, err
@@ -83,6 +90,9 @@ func read(r executor.Resource) (w wanted, err error) {
 		n, _ := v.(int64)
 		w.Ports[name] = int(n)
 	}
+	again, _ := r.Input("reload").Value.(map[string]any)
+	w.reload.files = words(again["files"])
+	w.reload.signal, _ = again["signal"].(string)
 	w.Grace = r.Input("grace").Text()
 	w.Health = readHealth(r.Input("health").Value)
 	if in := r.Input("prepare"); in.Given {
@@ -205,8 +215,17 @@ func (p piece) after() any {
 	return p.Shown
 }
 
+// takes tells whether a program takes a change while it runs, and whether that is one
+// of its files.
+func (w wanted) takes(path string) (takes, file bool) {
+	if name, ok := strings.CutPrefix(path, "files."); ok && slices.Contains(w.reload.files, name) {
+		return true, true
+	}
+	return slices.Contains(quiet, path), false
+}
+
 // quiet are pieces that can change without a new start.
-var quiet = []string{"health", "stop", "grace", "prepare", "clear"}
+var quiet = []string{"health", "stop", "grace", "prepare", "clear", "reload"}
 
 func words(v any) []string {
 	list, _ := v.([]any)
