@@ -118,13 +118,16 @@ func (w *writer) ensure(ctx context.Context, k kind, want *unstructured.Unstruct
 	if err != nil {
 		return err
 	}
-	for range 4 {
-		if now == nil {
+	for fresh := range 5 {
+		switch {
+		case now == nil:
 			made, err := w.create(ctx, k, want, born)
 			if made || err != nil {
 				return err
 			}
-		} else {
+		case fresh == 0 && blames(now, want):
+			// The watch may be late: nobody is blamed for what was put right already.
+		default:
 			done, err := w.change(ctx, k, now, want)
 			if done || err != nil {
 				return err
@@ -135,6 +138,13 @@ func (w *writer) ensure(ctx context.Context, k kind, want *unstructured.Unstruct
 		}
 	}
 	return fault.New(fault.Unavailable, "the %s of Argo CD was changed by others all the time; it is tried again", k.kind).Because("changed-meanwhile")
+}
+
+// blames tells whether somebody else has changed an object: what we ourselves wanted
+// last time is marked, so it was another then, or is another since. It is pure.
+func blames(now, want *unstructured.Unstructured) bool {
+	_, differs := amend(now, want)
+	return differs && now.GetAnnotations()[digestMark] == want.GetAnnotations()[digestMark]
 }
 
 // create makes what is missing; false: somebody else has.
@@ -179,9 +189,7 @@ func (w *writer) change(ctx context.Context, k kind, now, want *unstructured.Uns
 		w.s.known(k, want.GetName())
 		return true, nil
 	}
-	// What we ourselves wanted last time is marked: it was another then, or
-	// somebody else has changed it.
-	theirs := now.GetAnnotations()[digestMark] == want.GetAnnotations()[digestMark]
+	theirs := blames(now, want)
 	before, err := w.notice(ctx, k, want.GetName(), "changed", theirs)
 	if err != nil {
 		return false, err
@@ -190,7 +198,10 @@ func (w *writer) change(ctx context.Context, k kind, now, want *unstructured.Uns
 		w.s.remind(next)
 	}
 	if err := w.patch(ctx, k, now, next); err != nil {
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		if apierrors.IsConflict(err) { // perhaps by ourselves: an answer that is lost is asked for again
+			return false, nil
+		}
+		if apierrors.IsNotFound(err) {
 			w.unsay(before)
 			return false, nil
 		}

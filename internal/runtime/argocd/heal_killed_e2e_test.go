@@ -112,6 +112,45 @@ func putRightKilled(t *testing.T, at int64, arrives bool, what string, spoil fun
 	return killed && !t.Failed()
 }
 
+// A repair whose answer was lost, and which is made again, meets itself. It is told all
+// the same.
+func TestPutsRightThoughTheAnswerIsLost(t *testing.T) {
+	a := testargo.Shared(t)
+	var armed atomic.Bool
+	rt := open(t, system(t), func(c *argocd.Config) {
+		c.Wrap = func(next http.RoundTripper) http.RoundTripper {
+			return trip(func(r *http.Request) (*http.Response, error) {
+				res, err := next.RoundTrip(r)
+				if r.Method != http.MethodPatch || !strings.Contains(r.URL.Path, "/applications/") || !armed.CompareAndSwap(true, false) || err != nil {
+					return res, err
+				}
+				res.Body.Close()
+				again := r.Clone(r.Context())
+				again.Body, err = r.GetBody()
+				if err != nil {
+					return nil, err
+				}
+				return next.RoundTrip(again)
+			})
+		}
+	})
+	d := deployment("https://127.0.0.1:1/none.git", a.Cluster.Namespace(t))
+	apply(t, rt, item(1, d))
+	await(t, rt, d, "made", func(o runtime.Observed, _ runtime.Deployed) bool { return o.State == runtime.Ready })
+	armed.Store(true)
+	if _, err := a.Applications().Patch(t.Context(), "gitopsdepl-"+d.UID, types.MergePatchType, []byte(`{"spec":{"source":{"path":"other"}}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, rt, d, "told", func(_ runtime.Observed, d runtime.Deployed) bool {
+		return d.Healed != nil && strings.Contains(d.Healed.What, "the Application was changed")
+	})
+	if armed.Load() {
+		t.Error("no answer was lost")
+	}
+	apply(t, rt, gone(2, d))
+	await(t, rt, d, "gone", removed)
+}
+
 var errKilled = errors.New("the agent was killed")
 
 type trip func(*http.Request) (*http.Response, error)
