@@ -222,7 +222,9 @@ func TestAlertKnowsWhoseTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `drover_call_breaker_open{to!~"` + strings.Join(app.Theirs, "|") + `"}`; !strings.Contains(string(rules), want) {
-		t.Errorf("no rule asks for %s", want)
+	for _, state := range []string{"open", "half_open"} {
+		if want := `drover_call_breaker_` + state + `{to!~"` + strings.Join(app.Theirs, "|") + `"}`; !strings.Contains(string(rules), want) {
+			t.Errorf("no rule asks for %s", want)
+		}
 	}
 }
