@@ -12,11 +12,12 @@ import (
 // agent runs in, and applies everything else there itself, as kubernetesPlane
 // does: a cluster needs one agent.
 func argocdPlane(c AgentSettings, log *slog.Logger) (*dataPlane, error) {
-	cfg, rest, err := argocd.Options(c.RuntimeOptions, argocd.Config{Capacity: c.Capacity, Lease: "drover-agent-argocd", Logger: log, Wrap: line()})
+	way := line(toOwn, agentCalls{log})
+	cfg, rest, err := argocd.Options(c.RuntimeOptions, argocd.Config{Capacity: c.Capacity, Lease: "drover-agent-argocd", Logger: log, Wrap: way})
 	if err != nil {
 		return nil, err
 	}
-	plain, err := kubernetes.Options(rest, kubernetes.Config{Capacity: c.Capacity, Lease: "drover-agent", Logger: log, Wrap: line()})
+	plain, err := kubernetes.Options(rest, kubernetes.Config{Capacity: c.Capacity, Lease: "drover-agent", Logger: log, Wrap: way})
 	if err != nil {
 		return nil, err
 	}

@@ -137,12 +137,6 @@ func (b *cutBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-func discard(body io.ReadCloser) {
-	if body != nil {
-		body.Close()
-	}
-}
-
 // answer is what the API says instead of doing what it was asked.
 func answer(q *http.Request, code int, reason string) *http.Response {
 	discard(q.Body)

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"strings"
@@ -67,4 +68,9 @@ type unclosed struct{ ledger.Ledger }
 func (unclosed) Close() error { return nil }
 
 // Line is the way to a Kubernetes API.
-func Line(next http.RoundTripper) http.RoundTripper { return line()(next) }
+func Line(next http.RoundTripper, o resilience.Observer) http.RoundTripper {
+	return line(toResources, o)(next)
+}
+
+// AgentCalls is how agents tell of those they call.
+func AgentCalls(log *slog.Logger) resilience.Observer { return agentCalls{log} }

@@ -36,8 +36,8 @@ func (s *Server) deploymentRooms() error {
 			return fault.New(fault.Invalid, "--gitops-options poll is a time such as 1m, and %q is not", text)
 		}
 	}
-	c.Remote = remote.New(remote.Config{Resilience: resilience.Config{Observer: s.calls}, Wrap: line()})
-	home, err := openHome(given)
+	c.Remote = remote.New(remote.Config{Resilience: resilience.Config{Observer: s.calls}, Wrap: unreliable()}) // it has a policy itself
+	home, err := openHome(given, s.calls)
 	if err != nil {
 		return err
 	}
@@ -78,12 +78,12 @@ func (s *Server) argo(ctx context.Context) (sum kubeapi.Argo, err error) {
 
 // openHome reaches the Kubernetes API whose custom resources are followed; nil:
 // there is none.
-func openHome(given options) (*kubeapi.Home, error) {
+func openHome(given options, observer resilience.Observer) (*kubeapi.Home, error) {
 	file := given["kubeconfig"]
 	if file == "" {
 		return nil, nil
 	}
-	a := kubeapi.Access{Name: cmp.Or(given["home"], "default"), Wrap: line()}
+	a := kubeapi.Access{Name: cmp.Or(given["home"], "default"), Wrap: line(toCustom, observer)}
 	if file != "in-cluster" {
 		var err error
 		if a.Kubeconfig, err = os.ReadFile(file); err != nil {

@@ -13,7 +13,7 @@ import (
 // to the one of a kubeconfig. The agent's own state is kept there too, so that
 // each of its replicas can take over.
 func kubernetesPlane(c AgentSettings, log *slog.Logger) (*dataPlane, error) {
-	cfg, err := kubernetes.Options(c.RuntimeOptions, kubernetes.Config{Capacity: c.Capacity, Lease: "drover-agent", Logger: log, Wrap: line()})
+	cfg, err := kubernetes.Options(c.RuntimeOptions, kubernetes.Config{Capacity: c.Capacity, Lease: "drover-agent", Logger: log, Wrap: line(toOwn, agentCalls{log})})
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,11 @@ func (r *replies) RoundTrip(q *http.Request) (*http.Response, error) {
 	if n := len(r.bodies); n <= len(r.list) {
 		now = r.list[n-1]
 	}
-	time.Sleep(now.slow)
+	select {
+	case <-q.Context().Done():
+		return nil, q.Context().Err()
+	case <-time.After(now.slow):
+	}
 	if now.err != nil {
 		return nil, now.err
 	}
@@ -65,15 +69,19 @@ func TestKubernetesIsAskedAgain(t *testing.T) {
 		{"an answer is an answer", "GET", "", []reply{{code: 404}}, 1, 404},
 		{"the client waits by itself as it is asked to", "GET", "", []reply{busy}, 1, 429},
 		{"also by one who is unwell", "GET", "", []reply{{code: 503, after: "2"}}, 1, 503},
-		{"a replacement does the same twice", "PUT", "application/json", []reply{lost, unwell}, 3, 200},
-		{"and so does a removal", "DELETE", "", []reply{lost}, 2, 200},
-		{"and an application", "PATCH", apply, []reply{lost, unwell}, 3, 200},
-		{"and a merge", "PATCH", merge, []reply{lost}, 2, 200},
-		{"a step may do something each time", "PATCH", steps, []reply{lost}, 1, 0},
-		{"a creation that may have been made is not made again", "POST", "application/json", []reply{lost}, 1, 0},
-		{"nor is one that an unwell server may have made", "POST", "application/json", []reply{unwell}, 1, 500},
+		{"a replacement that may have been made is not made again", "PUT", "application/json", []reply{lost}, 1, 0},
+		{"nor is a removal: there may be another by now", "DELETE", "", []reply{lost}, 1, 0},
+		{"nor an application", "PATCH", apply, []reply{lost}, 1, 0},
+		{"nor a merge", "PATCH", merge, []reply{lost}, 1, 0},
+		{"nor a step, which may do something each time", "PATCH", steps, []reply{lost}, 1, 0},
+		{"nor a creation", "POST", "application/json", []reply{lost}, 1, 0},
+		{"nor one that an unwell server may have made", "POST", "application/json", []reply{unwell}, 1, 500},
+		{"nor one that a gateway gave up on", "PUT", "application/json", []reply{{code: 504}}, 1, 504},
+		{"nor one that took its time", "PUT", "application/json", []reply{{slow: 2 * time.Minute}}, 1, 0},
 		{"one that never left is", "POST", "application/json", []reply{refused, {err: &net.OpError{Op: "dial", Err: errors.New("no route")}}}, 3, 200},
+		{"a removal that never left is", "DELETE", "", []reply{refused}, 2, 200},
 		{"what takes long to fail takes as long again", "GET", "", []reply{{err: io.EOF, slow: 2 * time.Second}}, 1, 0},
+		{"what does not begin to answer is given up", "GET", "", []reply{{slow: 2 * time.Minute}}, 1, 0},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -87,7 +95,7 @@ func TestKubernetesIsAskedAgain(t *testing.T) {
 				}
 				q.Header.Set("Content-Type", c.kind)
 				r := &replies{list: c.replies}
-				resp, err := app.Line(r).RoundTrip(q)
+				resp, err := app.Line(r, nil).RoundTrip(q)
 				if len(r.bodies) != c.tries {
 					t.Errorf("it was asked %d times, want %d", len(r.bodies), c.tries)
 				}

@@ -22,6 +22,9 @@ const (
 	toIssuers      = "the issuer of tokens"
 	toClusters     = "the API server of a cluster"
 	toTenants      = "the cluster" // that tenants bring along, as its room calls it
+	toResources    = "the Kubernetes API of resources"
+	toCustom       = "the Kubernetes API of custom resources"
+	toOwn          = "the agent's Kubernetes API"
 )
 
 // lasting is the timeout of policies whose calls bring their own.
@@ -143,4 +146,16 @@ func (l issuerLine) RoundTrip(req *http.Request) (resp *http.Response, err error
 		return nil
 	})
 	return resp, err
+}
+
+// rested waits, unless the context ends before.
+func rested(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
 }

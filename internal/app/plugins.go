@@ -86,8 +86,8 @@ var executors = map[string]func(*Server, *instance.Service) (executor.Executor, 
 	"instance": func(s *Server, instances *instance.Service) (executor.Executor, error) {
 		return instance.NewExecutor(instance.ExecutorConfig{Service: instances, Feed: s.feed, Log: s.ledger, URL: s.instanceURL}), nil
 	},
-	"kubernetes": func(*Server, *instance.Service) (executor.Executor, error) {
-		return kubernetes.New(kubernetes.Config{Wrap: line()}), nil
+	"kubernetes": func(s *Server, _ *instance.Service) (executor.Executor, error) {
+		return kubernetes.New(kubernetes.Config{Wrap: line(toResources, s.calls)}), nil
 	},
 	"process":     func(*Server, *instance.Service) (executor.Executor, error) { return executorprocess.New(), nil },
 	"certificate": func(*Server, *instance.Service) (executor.Executor, error) { return certificate.New(), nil },

@@ -32,10 +32,14 @@ func explain(err error, id ID) error {
 	case err == nil, errors.Is(err, context.Canceled):
 		return err
 	case errors.As(err, &known):
-		if errors.As(err, new(*url.Error)) {
-			return known // without the address
+		var asked *url.Error
+		switch {
+		case !errors.As(err, &asked):
+			return err
+		case errors.As(asked.Err, &known): // with the time to come back at, where it has one
+			return asked.Err
 		}
-		return err
+		return known // without the address
 	case errors.As(err, &dry):
 		return explain(dry.Unwrap(), id)
 	case meta.IsNoMatchError(err):

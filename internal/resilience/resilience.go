@@ -119,7 +119,7 @@ func New(c Config) *Policy {
 	p.again = p.once
 	if c.Retries > 0 {
 		retry := retrypolicy.NewBuilder[any]().
-			HandleIf(func(_ any, err error) bool { return failed(err) }).
+			HandleIf(func(_ any, err error) bool { return failed(err) && !errors.As(err, new(final)) }).
 			WithMaxRetries(c.Retries).
 			WithBackoff(c.Pause, 20*c.Pause).WithJitterFactor(0.25).
 			WithBudget(budget.NewBuilder().WithMaxRate(0.2).WithMinConcurrency(3).Build()).
@@ -141,6 +141,14 @@ func positive(d, otherwise time.Duration) time.Duration {
 func (p *Policy) Do(ctx context.Context, call func(ctx context.Context) error) error {
 	return p.run(ctx, p.again, call)
 }
+
+// Final marks a failure that Do does not try again, where only the call itself can
+// tell: it may have been carried out. To the breaker it is a failure as any other.
+func Final(err error) error { return final{err} }
+
+type final struct{ error }
+
+func (f final) Unwrap() error { return f.error }
 
 // Once makes a call that must not be made twice.
 func (p *Policy) Once(ctx context.Context, call func(ctx context.Context) error) error {
@@ -253,7 +261,11 @@ func (p *Policy) attempt(ctx context.Context, call func(ctx context.Context) err
 	}()
 	err = call(within)
 	if err != nil && errors.Is(context.Cause(within), errSlow) {
-		err = errSlow
+		if errors.As(err, new(final)) {
+			err = final{errSlow}
+		} else {
+			err = errSlow
+		}
 	}
 	ended = true
 	return err

@@ -92,6 +92,7 @@ func TestDo(t *testing.T) {
 		{reason: "what is away is asked again", fails: []error{away, away}, calls: 3, ok: true},
 		{reason: "but not for ever", fails: []error{away, away, away, away}, calls: 3, kind: fault.Unavailable},
 		{reason: "a call that must not be made twice is not", fails: []error{away}, once: true, calls: 1, kind: fault.Unavailable},
+		{reason: "nor is one that may have been carried out", fails: []error{away, resilience.Final(away)}, calls: 2, kind: fault.Unavailable},
 		{reason: "what is wrong stays wrong", fails: []error{fault.New(fault.Invalid, "no")}, calls: 1, kind: fault.Invalid},
 		{reason: "what is not there does not come by asking", fails: []error{fault.New(fault.NotFound, "no")}, calls: 1, kind: fault.NotFound},
 		{reason: "a defect is no absence", fails: []error{errors.New("boom")}, calls: 1, kind: fault.Internal},
@@ -285,4 +286,20 @@ func TestLastWords(t *testing.T) {
 			t.Errorf("told %v: %v", tell, err)
 		}
 	}
+}
+
+// A call that is not made again counts as a failure, also where it took too long.
+func TestFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &witness{}
+		p := resilience.New(resilience.Config{Failures: 2, Timeout: time.Second, Observer: w})
+		slow := func(ctx context.Context) error { <-ctx.Done(); return resilience.Final(ctx.Err()) }
+		if err := p.Do(t.Context(), slow); fault.Reason(err) != "timeout" || len(w.calls) != 1 {
+			t.Errorf("after %v it ends with %v", w.calls, err)
+		}
+		_ = p.Do(t.Context(), func(context.Context) error { return resilience.Final(fault.New(fault.Unavailable, "away")) })
+		if w.open() != 1 {
+			t.Errorf("its breaker is %s after %v", p.State(), w.calls)
+		}
+	})
 }
