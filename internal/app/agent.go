@@ -217,7 +217,7 @@ func Agent(ctx context.Context, c AgentConfig) error {
 	}
 	c.Server = c.names.url(c.Server)
 	log := newLogger(c.LogLevel, c.LogFormat)
-	traced, err := openTracing(ctx, c.TraceEndpoint, "drover-agent", c.Version, c.TraceSample, log)
+	traced, err := openTracing(ctx, c.TraceEndpoint, "drover-agent", c.Version, c.TraceSample, log, agentCalls{log})
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/document"
@@ -68,7 +67,7 @@ func (b *bootstrap) names(ctx context.Context, s *Server) ([]string, error) {
 
 // gitHubNames asks GitHub for an organisation's repositories, or a person's.
 func gitHubNames(ctx context.Context, api, org, prefix, token string) ([]string, error) {
-	client := &http.Client{Timeout: 30 * time.Second}
+	client := gitHubClient()
 	var out []string
 	for _, of := range []string{"orgs", "users"} {
 		for page := 1; ; page++ {

@@ -56,6 +56,7 @@ func TestEnvironmentOfARepository(t *testing.T) {
 }
 
 func TestRepositoriesOfGitHub(t *testing.T) {
+	unwell := 2 // answers
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/orgs/ann/repos":
@@ -66,6 +67,11 @@ func TestRepositoriesOfGitHub(t *testing.T) {
 			fmt.Fprint(w, "["+strings.Repeat(`{"name":"other"},`, 99)+`{"name":"infra-b"}]`)
 		case r.URL.Path == "/orgs/acme/repos" && r.URL.Query().Get("page") == "2":
 			fmt.Fprint(w, `[{"name":"infra-a"}]`)
+		case r.URL.Path == "/orgs/moment/repos" && unwell > 0:
+			unwell--
+			http.Error(w, "come again", http.StatusBadGateway)
+		case r.URL.Path == "/orgs/moment/repos":
+			fmt.Fprint(w, `[{"name":"infra-c"}]`)
 		case r.URL.Path == "/orgs/huge/repos":
 			fmt.Fprint(w, "["+strings.Repeat(`{"name":"infra-a"},`, 99)+`{"name":"infra-b"}]`)
 		case r.URL.Path == "/users/huge/repos":
@@ -81,6 +87,7 @@ func TestRepositoriesOfGitHub(t *testing.T) {
 	}{
 		{"an organisation's, on two pages", "acme", "", []string{"infra-a", "infra-b"}},
 		{"a person's, with a token; a name that leads out is none", "ann", "t", []string{"infra-own"}},
+		{"of one who was away for a moment", "moment", "", []string{"infra-c"}},
 	} {
 		if got, err := app.GitHubNames(t.Context(), s.URL, tc.org, "infra-", tc.token); err != nil || !slices.Equal(got, tc.want) {
 			t.Errorf("%s: got %v, %v", tc.reason, got, err)

@@ -33,7 +33,7 @@ const (
 )
 
 // theirs are those who are called that tenants name.
-var theirs = []string{toRepositories, toTenants, hook.Receivers}
+var theirs = []string{toRepositories, toTenants, hook.Receivers, environment.Probed}
 
 // examiner gathers what the doctor decides upon. It reads counters, a handful of
 // indexed pages and what this process remembers.

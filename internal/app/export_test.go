@@ -72,5 +72,11 @@ func Line(next http.RoundTripper, o resilience.Observer) http.RoundTripper {
 	return line(toResources, o)(next)
 }
 
+// Relay tells whichever server runs.
+func Relay() (o resilience.Observer, to func(Watcher)) {
+	r := &relay{}
+	return r, func(w Watcher) { r.hand(w.(*callMetrics)) }
+}
+
 // AgentCalls is how agents tell of those they call.
 func AgentCalls(log *slog.Logger) resilience.Observer { return agentCalls{log} }

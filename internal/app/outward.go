@@ -25,6 +25,10 @@ const (
 	toResources    = "the Kubernetes API of resources"
 	toCustom       = "the Kubernetes API of custom resources"
 	toOwn          = "the agent's Kubernetes API"
+	toPeer         = "the other site"
+	toWitness      = "the witness"
+	toCollector    = "the collector of traces"
+	toGitHub       = "GitHub"
 )
 
 // lasting is the timeout of policies whose calls bring their own.
@@ -111,30 +115,75 @@ func (r *repositories) Refs(ctx context.Context, at source.Location, with source
 	return tell, err
 }
 
-// issuerLine carries questions for an issuer's documents and keys, which are small
-// and may be asked twice.
-type issuerLine struct {
+// documentLine carries questions for documents, such as an issuer's keys, which are
+// small and may be asked for twice.
+type documentLine struct {
 	http.RoundTripper
 	policies *resilience.Group
+	most     int64 // bytes of one
 }
 
-const maxDocument = 1 << 20
-
 func issuerClient(observer resilience.Observer) *http.Client {
-	return &http.Client{Timeout: 10 * time.Second, Transport: issuerLine{http.DefaultTransport, resilience.NewGroup(resilience.Config{
-		Name: toIssuers, Timeout: 4 * time.Second, Observer: observer,
-	})}}
+	return &http.Client{Timeout: 10 * time.Second, Transport: documentLine{http.DefaultTransport, resilience.NewGroup(issuersConfig(observer)), 1 << 20}}
+}
+
+func issuersConfig(observer resilience.Observer) resilience.Config {
+	return resilience.Config{Name: toIssuers, Timeout: 4 * time.Second, Observer: observer}
+}
+
+// gitHubClient asks GitHub, once per bootstrap: nobody watches.
+func gitHubClient() *http.Client {
+	return &http.Client{Timeout: 30 * time.Second, Transport: documentLine{http.DefaultTransport, resilience.NewGroup(gitHubConfig()), 16 << 20}}
+}
+
+func gitHubConfig() resilience.Config { return resilience.Config{Name: toGitHub} }
+
+// siteConfig is of those whom a site asks every moment and about whom it decides by
+// itself: a rest would hide that one is back, and the next question is the retry.
+func siteConfig(name string, observer resilience.Observer) resilience.Config {
+	return resilience.Config{Name: name, Timeout: 2 * time.Second, Retries: -1, Failures: -1, Observer: observer}
+}
+
+// siteLine carries what a site asks.
+type siteLine struct {
+	http.RoundTripper
+	policy *resilience.Policy
+}
+
+// CloseIdleConnections is what http.Client asks for.
+func (l siteLine) CloseIdleConnections() {
+	if c, ok := l.RoundTripper.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
 }
 
 // RoundTrip implements http.RoundTripper.
-func (l issuerLine) RoundTrip(req *http.Request) (resp *http.Response, err error) {
+func (l siteLine) RoundTrip(q *http.Request) (resp *http.Response, err error) {
+	told := l.policy.Once(q.Context(), func(ctx context.Context) error {
+		if resp, err = begin(ctx, l.RoundTripper, q); err != nil {
+			return fault.New(fault.Unavailable, "it cannot be reached: %w", err)
+		}
+		if resp.StatusCode >= http.StatusInternalServerError {
+			return fault.New(fault.Unavailable, "it answered %s", resp.Status)
+		}
+		return nil
+	})
+	if resp == nil && err == nil { // it was not asked
+		discard(q.Body)
+		return nil, told
+	}
+	return resp, err
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l documentLine) RoundTrip(req *http.Request) (resp *http.Response, err error) {
 	err = l.policies.Of(req.URL.Host).Do(req.Context(), func(ctx context.Context) error {
 		got, err := l.RoundTripper.RoundTrip(req.WithContext(ctx))
 		if err != nil {
 			return fault.New(fault.Unavailable, "it cannot be reached: %w", err)
 		}
 		defer got.Body.Close()
-		data, err := io.ReadAll(io.LimitReader(got.Body, maxDocument))
+		data, err := io.ReadAll(io.LimitReader(got.Body, l.most))
 		if err != nil {
 			return fault.New(fault.Unavailable, "its answer broke off: %w", err)
 		}

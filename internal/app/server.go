@@ -116,7 +116,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, fault.New(fault.Unavailable, "cannot listen on %s: %w (is another drover running? use --listen for another address)", c.Listen, err)
 	}
 	s.listener = listener
-	if s.tracing, err = openTracing(ctx, c.TraceEndpoint, "drover", c.Version, c.TraceSample, s.log); err == nil {
+	s.metrics = prometheus.NewRegistry()
+	s.calls = newCallMetrics(s.metrics)
+	if s.tracing, err = openTracing(ctx, c.TraceEndpoint, "drover", c.Version, c.TraceSample, s.log, s.calls); err == nil {
 		err = s.open(ctx)
 	}
 	if err != nil {
@@ -127,10 +129,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 }
 
 func (s *Server) open(ctx context.Context) error {
-	registry := prometheus.NewRegistry()
-	s.metrics = registry
+	registry := s.metrics
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.calls = newCallMetrics(registry)
 	s.git = newRepositories(s.calls)
 	commits := newLedgerMetrics(registry, s.log, s.cfg.Observer)
 	var err error

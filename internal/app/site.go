@@ -13,6 +13,7 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/site"
 	"github.com/droverhq/drover/internal/sqlledger"
 )
@@ -87,7 +88,7 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 	}
 	k := &keeper{cfg: c, log: newLogger(c.LogLevel, c.LogFormat), self: rand.Text(), changed: make(chan struct{}), poke: make(chan struct{}, 1), calls: &relay{}}
 	if c.Witness != "" {
-		register, err := newWitness(c.Witness, pairs(c.WitnessOptions))
+		register, err := newWitness(c.Witness, pairs(c.WitnessOptions), k.calls)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +105,7 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 	if k.needs, err = openOwn(&k.cfg, k.calls); err != nil {
 		return nil, err
 	}
-	if k.client, err = peerClient(k.needs.names, "site-options", pairs(c.SiteOptions)); err != nil {
+	if k.client, err = peerClient(k.needs.names, "site-options", pairs(c.SiteOptions), resilience.New(siteConfig(toPeer, k.calls))); err != nil {
 		return nil, err
 	}
 	if err := k.openSignals(); err != nil {

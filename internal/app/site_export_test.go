@@ -8,6 +8,7 @@ import (
 
 	"github.com/droverhq/drover/internal/discovery"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/site"
 	"github.com/droverhq/drover/internal/sqlledger"
 )
@@ -20,7 +21,7 @@ var DrillEnv = drillEnv
 
 // NewWitness is the witness that settings name.
 func NewWitness(text string, set ...string) (site.Register, error) {
-	return newWitness(text, pairs(set))
+	return newWitness(text, pairs(set), nil)
 }
 
 // Keeper is a site whose database has said something once.
@@ -28,7 +29,7 @@ type Keeper struct{ k *keeper }
 
 // NewKeeper is a site at url.
 func NewKeeper(c Config, url string, standing sqlledger.Standing) Keeper {
-	client, err := peerClient(nil, "site-options", pairs(c.SiteOptions))
+	client, err := peerClient(nil, "site-options", pairs(c.SiteOptions), resilience.New(siteConfig(toPeer, nil)))
 	if err != nil {
 		panic(err)
 	}
@@ -44,7 +45,7 @@ func NewKeeper(c Config, url string, standing sqlledger.Standing) Keeper {
 func (x Keeper) Find(f discovery.Finder) {
 	known := discovery.Remember(f)
 	x.k.needs.names = &names{Dialer: discovery.Dialer{Finder: known}, finder: known}
-	x.k.client, _ = peerClient(x.k.needs.names, "site-options", nil)
+	x.k.client, _ = peerClient(x.k.needs.names, "site-options", nil, resilience.New(siteConfig(toPeer, nil)))
 	x.k.peer.url = x.k.configured()
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/droverhq/drover/api/client/keypair"
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/site"
 )
 
@@ -98,7 +99,7 @@ func (k *keeper) primary() string {
 
 // peerClient finds hosts by the machine, or by n where Consul is asked for names. The
 // certificates of the options are read anew when they change.
-func peerClient(n *names, setting string, set options) (*http.Client, error) {
+func peerClient(n *names, setting string, set options, policy *resilience.Policy) (*http.Client, error) {
 	if err := set.check(setting, "ca", "certificate", "key", "server-name"); err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func peerClient(n *names, setting string, set options) (*http.Client, error) {
 		return nil, fault.New(fault.Invalid, "--%s: %w", setting, err)
 	}
 	return &http.Client{
-		Transport:     files.Transport(way),
+		Transport:     siteLine{files.Transport(way), policy},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/site"
 )
 
@@ -28,7 +29,7 @@ type consulCell struct {
 
 // newWitness reads consul:http://host:8500/key. The token is in a file, which is read each
 // time, or in CONSUL_HTTP_TOKEN, as for Consul's own programs.
-func newWitness(text string, set options) (site.Register, error) {
+func newWitness(text string, set options, observer resilience.Observer) (site.Register, error) {
 	rest, ok := strings.CutPrefix(text, "consul:")
 	u, err := url.Parse(rest)
 	if !ok || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || len(u.Path) < 2 {
@@ -50,7 +51,7 @@ func newWitness(text string, set options) (site.Register, error) {
 	}
 	way := maps.Clone(set)
 	delete(way, "token-file")
-	client, err := peerClient(nil, "witness-options", way)
+	client, err := peerClient(nil, "witness-options", way, resilience.New(siteConfig(toWitness, observer)))
 	if err != nil {
 		return nil, err
 	}

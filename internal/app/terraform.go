@@ -207,9 +207,7 @@ func (s *Server) clusterMakers() (map[string]provider.Provider, error) {
 			return nil, err
 		}
 		if _, checks := made.(provider.Checker); !checks { // one that tells beforehand makes nothing: its clusters are there
-			made = &maker{Provider: made, policy: resilience.New(resilience.Config{
-				Name: "the maker of clusters " + name, Timeout: makeTime, Retries: -1, Failures: -1, AtOnce: 16, Queue: 10 * time.Second, Observer: s.calls,
-			})}
+			made = &maker{Provider: made, policy: resilience.New(makerConfig(name, s.calls))}
 		}
 		out[name] = made
 	}
@@ -218,6 +216,12 @@ func (s *Server) clusterMakers() (map[string]provider.Provider, error) {
 
 // makeTime is how long one run of a maker may take: clouds are slow.
 const makeTime = 2 * time.Hour
+
+func makerConfig(name string, observer resilience.Observer) resilience.Config {
+	return resilience.Config{
+		Name: "the maker of clusters " + name, Timeout: makeTime, Retries: -1, Failures: -1, AtOnce: 16, Queue: 10 * time.Second, Observer: observer,
+	}
+}
 
 // maker is a provider of clusters with a deadline and a bound of runs. It has no
 // breaker: what fails for one cluster may well work for another, and the loop pauses

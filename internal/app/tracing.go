@@ -15,6 +15,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/trace"
 )
 
@@ -37,7 +38,7 @@ type tracing struct {
 
 // openTracing sets up a collector. Nothing is sent to it yet: one that is away keeps
 // nobody from starting.
-func openTracing(ctx context.Context, endpoint, service, version string, sample float64, log *slog.Logger) (tracing, error) {
+func openTracing(ctx context.Context, endpoint, service, version string, sample float64, log *slog.Logger, observer resilience.Observer) (tracing, error) {
 	if endpoint == "" {
 		return tracing{}, nil
 	}
@@ -46,7 +47,7 @@ func openTracing(ctx context.Context, endpoint, service, version string, sample 
 		to += "/v1/traces"
 	}
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(to), otlptracehttp.WithTimeout(sendWithin),
-		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false})) // what is lost is lost: the next spans are worth more
+		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}))
 	if err != nil {
 		return tracing{}, fault.New(fault.Invalid, "--trace-endpoint: %w", err)
 	}
@@ -57,7 +58,7 @@ func openTracing(ctx context.Context, endpoint, service, version string, sample 
 	}
 	provider := sdk.NewTracerProvider(
 		sdk.WithResource(about), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(sample))),
-		sdk.WithBatcher(&collector{SpanExporter: exporter, log: log}, sdk.WithMaxQueueSize(spansWaiting), sdk.WithMaxExportBatchSize(spansAtOnce),
+		sdk.WithBatcher(&collector{SpanExporter: exporter, log: log, policy: resilience.New(collectorConfig(observer))}, sdk.WithMaxQueueSize(spansWaiting), sdk.WithMaxExportBatchSize(spansAtOnce),
 			sdk.WithBatchTimeout(spansWithin), sdk.WithExportTimeout(sendWithin)))
 	return tracing{trace.New(provider), provider}, nil
 }
@@ -85,10 +86,16 @@ func (t *tracing) flush() {
 	_ = t.provider.Shutdown(ctx) // the collector has said so already
 }
 
+// collectorConfig is without retries: what is lost is lost, the next spans are worth more.
+func collectorConfig(observer resilience.Observer) resilience.Config {
+	return resilience.Config{Name: toCollector, Timeout: sendWithin, Retries: -1, AtOnce: 1, Observer: observer}
+}
+
 // collector tells once that spans cannot be sent, and once that they can again.
 type collector struct {
 	sdk.SpanExporter
-	log *slog.Logger
+	log    *slog.Logger
+	policy *resilience.Policy
 
 	mu   sync.Mutex
 	away bool
@@ -97,7 +104,12 @@ type collector struct {
 
 // ExportSpans implements sdk.SpanExporter.
 func (c *collector) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
-	err := c.SpanExporter.ExportSpans(ctx, spans)
+	err := c.policy.Once(ctx, func(ctx context.Context) error {
+		if err := c.SpanExporter.ExportSpans(ctx, spans); err != nil {
+			return fault.New(fault.Unavailable, "%w", err)
+		}
+		return nil
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

@@ -47,13 +47,20 @@ func (s *Service) policy(name, connection string, d executor.Description) *side 
 		s.calls.of = map[string]*side{}
 	}
 	if s.calls.of[key] == nil {
-		atOnce := d.AtOnce
-		if atOnce <= 0 {
-			atOnce = 16
-		}
-		s.calls.of[key] = &side{name: key, Policy: resilience.New(resilience.Config{Name: "executor " + key, Timeout: forever, AtOnce: atOnce, Rest: s.rest, Tell: true, Observer: s.Observer})}
+		c := ExecutorPolicy(key, d, s.Observer)
+		c.Rest = s.rest
+		s.calls.of[key] = &side{name: key, Policy: resilience.New(c)}
 	}
 	return s.calls.of[key]
+}
+
+// ExecutorPolicy is what bounds the calls of an executor, of one connection if it has any.
+func ExecutorPolicy(key string, d executor.Description, observer resilience.Observer) resilience.Config {
+	atOnce := d.AtOnce
+	if atOnce <= 0 {
+		atOnce = 16
+	}
+	return resilience.Config{Name: "executor " + key, Timeout: forever, AtOnce: atOnce, Tell: true, Observer: observer}
 }
 
 // call is one resource as it is given to its executor.

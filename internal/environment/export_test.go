@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/document"
+	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/template"
 )
 
@@ -22,6 +23,12 @@ var RemindOf = remind
 func ProbeOnce(ctx context.Context, c template.Check) (good bool, message string) {
 	c.Timeout = document.Duration(5 * time.Second)
 	return NewService(Config{}).do(ctx, Whose{}, probe{Check: c})
+}
+
+// Prober probes endpoints as one service does.
+func Prober(o resilience.Observer) func(ctx context.Context, c template.Check) (good bool, message string) {
+	s := NewService(Config{Observer: o})
+	return func(ctx context.Context, c template.Check) (bool, string) { return s.do(ctx, Whose{}, probe{Check: c}) }
 }
 
 // Patrol probes what is due, and tells how long until something is; negative: nothing

@@ -24,19 +24,29 @@ type Health interface {
 	Passing(ctx context.Context, c executor.Connection, service string) (passing, all int, err error)
 }
 
+// Probed is what metrics call the endpoints that are probed.
+const Probed = "the endpoint of an environment"
+
 // prober probes status endpoints. It reads no bodies, follows no redirect to
 // another host, and remembers nothing.
 type prober struct {
-	client *http.Client
-	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	client   *http.Client
+	dial     func(ctx context.Context, network, address string) (net.Conn, error)
+	policies *resilience.Group // by host
 }
 
-func newProber() prober {
+// probesConfig is without retries and without a breaker: the next probe is the retry,
+// and each is made to see whether the other side is back.
+func probesConfig(observer resilience.Observer) resilience.Config {
+	return resilience.Config{Name: Probed, Timeout: forever, Retries: -1, Failures: -1, AtOnce: 8, Queue: time.Minute, Observer: observer}
+}
+
+func newProber(observer resilience.Observer) prober {
 	dialer := &net.Dialer{Control: resilience.Control}
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		return dialer.DialContext(ctx, network, local(address))
 	}
-	return prober{dial: dial, client: &http.Client{
+	return prober{dial: dial, policies: resilience.NewGroup(probesConfig(observer)), client: &http.Client{
 		Transport: &http.Transport{
 			DialContext:       dial,
 			DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
@@ -91,31 +101,59 @@ func (s *Service) do(ctx context.Context, whose Whose, p probe) (good bool, mess
 	case p.HTTP != "":
 		return s.prober.http(ctx, p)
 	case p.TCP != "":
-		conn, err := s.prober.dial(ctx, "tcp", p.TCP)
-		if err != nil {
-			return false, unreachable(err, time.Duration(p.Timeout))
-		}
-		conn.Close()
-		return true, ""
+		return s.prober.tcp(ctx, p)
 	}
 	return s.catalogued(ctx, whose, p)
 }
 
+// once makes one probe of a host; the message is empty where it answered.
+func (p prober) once(ctx context.Context, of probe, host string, call func(ctx context.Context) error) (message string) {
+	err := p.policies.Of(strings.ToLower(host)).Once(ctx, func(ctx context.Context) error {
+		if err := call(ctx); err != nil {
+			message = unreachable(err, time.Duration(of.Timeout))
+			return fault.New(fault.Unavailable, "%w", err)
+		}
+		return nil
+	})
+	if err != nil && message == "" {
+		return "too many probes of its host are under way"
+	}
+	return message
+}
+
+func (p prober) tcp(ctx context.Context, of probe) (bool, string) {
+	message := p.once(ctx, of, of.TCP, func(ctx context.Context) error {
+		conn, err := p.dial(ctx, "tcp", of.TCP)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
+	return message == "", message
+}
+
 func (p prober) http(ctx context.Context, of probe) (bool, string) {
-	if u, err := url.Parse(of.HTTP); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	u, err := url.Parse(of.HTTP)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return false, "it is no address of http"
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, of.HTTP, nil)
-	if err != nil {
-		return false, "it is no address of http"
+	code := 0
+	message := p.once(ctx, of, u.Host, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, of.HTTP, nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("User-Agent", "drover")
+		resp, err := p.client.Do(req)
+		if err == nil {
+			resp.Body.Close()
+			code = resp.StatusCode
+		}
+		return err
+	})
+	if message != "" {
+		return false, message
 	}
-	req.Header.Set("User-Agent", "drover")
-	resp, err := p.client.Do(req)
-	if err != nil {
-		return false, unreachable(err, time.Duration(of.Timeout))
-	}
-	resp.Body.Close()
-	code := resp.StatusCode
 	good := code >= 200 && code < 400
 	switch {
 	case of.entry:

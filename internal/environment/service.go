@@ -77,7 +77,7 @@ func NewService(c Config) *Service {
 		c.Now = time.Now
 	}
 	return &Service{Config: c, slow: slowAfter, glance: 3 * time.Second, looks: map[string]look{}, marks: map[string]mark{}, tallies: map[string]tally{},
-		sights: map[string]time.Time{}, prober: newProber(), runs: make(chan struct{}, runsAtOnce),
+		sights: map[string]time.Time{}, prober: newProber(c.Observer), runs: make(chan struct{}, runsAtOnce),
 		rests: rests{vigils: map[string]*vigil{}, strays: map[string]strayed{}}}
 }
 

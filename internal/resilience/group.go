@@ -17,7 +17,7 @@ type Group struct {
 }
 
 // NewGroup makes a group; the config is that of each.
-func NewGroup(c Config) *Group { return &Group{cfg: c, of: map[string]*Policy{}} }
+func NewGroup(c Config) *Group { return &Group{cfg: c.planned(), of: map[string]*Policy{}} }
 
 // Of returns the policy of one. Where very many were named, all begin anew.
 func (g *Group) Of(key string) *Policy {

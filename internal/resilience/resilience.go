@@ -65,6 +65,36 @@ type Observer interface {
 	Retried(name string, spent bool)
 }
 
+// Planner is an Observer that is told besides of what each policy is to do, with the
+// defaults filled in, before there is a call.
+type Planner interface {
+	Planned(c Config)
+}
+
+// planned fills in what is not said, and tells whoever wants to know.
+func (c Config) planned() Config {
+	if c.Name == "" {
+		c.Name = "the other side"
+	}
+	c.Timeout = positive(c.Timeout, 10*time.Second)
+	c.Pause = positive(c.Pause, 100*time.Millisecond)
+	c.Rest = positive(c.Rest, 10*time.Second)
+	c.Queue = positive(c.Queue, time.Second)
+	if c.Retries == 0 {
+		c.Retries = 2
+	}
+	if c.Failures == 0 {
+		c.Failures = 5
+	}
+	if c.AtOnce <= 0 {
+		c.AtOnce = 32
+	}
+	if p, ok := c.Observer.(Planner); ok {
+		p.Planned(c)
+	}
+	return c
+}
+
 // Policy is one side's; all calls to it share it. It has no goroutines of its own.
 type Policy struct {
 	cfg     Config
@@ -82,22 +112,7 @@ type Policy struct {
 
 // New makes a policy.
 func New(c Config) *Policy {
-	if c.Name == "" {
-		c.Name = "the other side"
-	}
-	c.Timeout = positive(c.Timeout, 10*time.Second)
-	c.Pause = positive(c.Pause, 100*time.Millisecond)
-	c.Rest = positive(c.Rest, 10*time.Second)
-	c.Queue = positive(c.Queue, time.Second)
-	if c.Retries == 0 {
-		c.Retries = 2
-	}
-	if c.Failures == 0 {
-		c.Failures = 5
-	}
-	if c.AtOnce <= 0 {
-		c.AtOnce = 32
-	}
+	c = c.planned()
 	p := &Policy{cfg: c, title: "call " + c.Name}
 	breaker := circuitbreaker.NewBuilder[any]().
 		WithFailureThreshold(uint(max(c.Failures, 1))).
