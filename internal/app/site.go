@@ -151,6 +151,9 @@ func (k *keeper) run(ctx context.Context) {
 func (k *keeper) release(ctx context.Context) {
 	k.mu.Lock()
 	k.view.Until = time.Time{}
+	if k.lapse != nil {
+		k.lapse.Stop()
+	}
 	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
 	defer cancel()

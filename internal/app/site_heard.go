@@ -79,7 +79,7 @@ func (k *keeper) note(ctx context.Context, known sqlledger.Heard) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err == nil {
-		k.moved, k.unnoted = k.moved && own.Peer != k.peer.told, ""
+		k.standing.Heard, k.moved, k.unnoted = own, k.moved && own.Peer != k.peer.told, ""
 	} else if k.unnoted != err.Error() {
 		k.unnoted = err.Error()
 		k.log.Warn("cannot write into the database what was heard of the other site; it is tried again", "error", err)

@@ -122,8 +122,21 @@ func peerClient(n *names, setting string, set options, policy *resilience.Policy
 	}, nil
 }
 
-// ask hears how the other site stands, and tells it where this one is.
+// ask hears how the other site stands, and tells it where this one is. What is new of that is
+// written down at once: the process may end before it looks at the database again.
 func (k *keeper) ask(ctx context.Context) {
+	k.hear(ctx)
+	k.mu.Lock()
+	known, writes := k.standing.Heard, k.probe != nil && k.standing.Ledger != "" && !k.standing.Recovering
+	k.mu.Unlock()
+	if writes {
+		ctx, cancel := context.WithTimeout(ctx, lookTime)
+		defer cancel()
+		k.note(ctx, known)
+	}
+}
+
+func (k *keeper) hear(ctx context.Context) {
 	k.mu.Lock()
 	at, token, own := k.peer.url, k.token, k.url
 	k.mu.Unlock()

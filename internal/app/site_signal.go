@@ -100,8 +100,8 @@ func (k *keeper) tell(ctx context.Context) {
 		knows := k.peer.err == nil && k.peer.status.Epoch >= s.Epoch
 		k.mu.Unlock()
 		if !leads {
-			told, pause = 0, signalFirst
-		} else if s.To != "" && (told != s.Epoch || !knows && time.Now().After(next)) {
+			told, next, pause = 0, time.Time{}, signalFirst
+		} else if s.To != "" && (told != s.Epoch || !knows) && !time.Now().Before(next) {
 			if k.send(ctx, s) == nil {
 				told = s.Epoch
 			}
