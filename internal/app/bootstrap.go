@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -292,7 +291,7 @@ func BootstrapStatus(ctx context.Context, c BootstrapConfig) (map[string]bool, e
 	if b.where, err = b.locate(); err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(b.ledgerDir()); err != nil {
+	if !b.begins() {
 		return nil, fault.New(fault.NotFound, "there is no bootstrap in %s", b.State)
 	}
 	if b.where.kind != "local" {

@@ -54,7 +54,7 @@ func (b *bootstrap) dryRun(ctx context.Context) error {
 // begun tells to whom the environment was handed over; nil: nothing is there. It is
 // asked of a ledger that nobody works on: what was begun is not gone on with for a plan.
 func (b *bootstrap) begun(ctx context.Context) (*environment.Handed, error) {
-	if _, err := os.Stat(b.ledgerDir()); err != nil {
+	if !b.begins() {
 		return nil, nil
 	}
 	unlock, err := lockState(b.State)

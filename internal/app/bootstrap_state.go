@@ -25,6 +25,12 @@ func (b *bootstrap) ours() bool {
 	return false
 }
 
+// begins tells whether there is a ledger of it yet.
+func (b *bootstrap) begins() bool {
+	_, err := os.Stat(filepath.Join(b.ledgerDir(), "drover.db"))
+	return err == nil
+}
+
 // settle makes the state's directories. Programs that run as another user have theirs
 // below it: they may pass, and read nothing. What is there already stays as it is, and
 // is refused where others may write, or have something of theirs.

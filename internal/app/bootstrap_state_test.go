@@ -54,6 +54,9 @@ func TestDestroyRemovesOnlyABootstrap(t *testing.T) {
 	if err := app.Settle(own); err != nil {
 		t.Errorf("what was begun is not gone on with: %v", err)
 	}
+	if _, err := app.BootstrapStatus(t.Context(), localBoot(own)); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the status of what was only settled: %v", err)
+	}
 	if err := app.BootstrapDestroy(t.Context(), localBoot(own)); err != nil {
 		t.Fatal(err)
 	}

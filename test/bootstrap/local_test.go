@@ -179,9 +179,11 @@ func (w *world) secretless() {
 // to its end: nothing is there twice, and nobody is missing.
 func TestKilledAtEveryStep(t *testing.T) {
 	w := newWorld(t)
+	git := gitserver.Start(t)
+	git.Repo(t, "acme/infra-shop").Commit(t, "main", map[string]gitserver.Entry{"shop/template.yaml": gitserver.File(shop), "environments/staging.yaml": gitserver.File(shopEnvironment)})
 	kills := 0
 	for n := 1; ; n++ {
-		lines, said, killed, code := w.boot(n)
+		lines, said, killed, code := w.boot(n, "--base-url", git.URL, "--github-organisation", "acme", "--repositories", "infra-shop")
 		if !killed {
 			if code != 0 {
 				t.Fatalf("after %d kills it ends with %d: %s\n%s", kills, code, said, w.logs())
@@ -197,6 +199,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 		t.Errorf("it was killed %d times: this shows little", kills)
 	}
 	w.healthy()
+	drover.Until(t, "the environment of the repository", func() bool { phase, _ := w.phase("shop-staging"); return phase == "Deployed-OK" })
 	for _, name := range []string{"postgres", "rabbitmq", "consul", "openbao", "prometheus", "drover"} {
 		leaders := 0
 		for _, pid := range w.processes()[name] {

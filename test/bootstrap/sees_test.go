@@ -20,6 +20,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/test/drover"
 )
 
@@ -217,6 +218,45 @@ func (w *world) observed() {
 	}
 }
 
+// admitted shows the listener the certificate that was made for an agent.
+func (w *world) admitted() {
+	w.t.Helper()
+	out, err := w.drover("env", "outputs", "meta", "--reveal", "-o", "json")
+	var all v1.Outputs
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &all)
+	}
+	made := map[string][]string{}
+	for _, o := range all.Items {
+		var list []string
+		if json.Unmarshal(o.Value, &list) == nil {
+			made[o.Name] = list
+		}
+	}
+	certificates, keys := made["agent_certificates"], made["agent_keys"]
+	if err != nil || len(certificates) != 1 || len(keys) != 1 {
+		w.t.Fatalf("there are %d certificates and %d keys of agents: %v", len(certificates), len(keys), err)
+	}
+	pair, err := tls.X509KeyPair([]byte(certificates[0]), []byte(keys[0]))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if uris := pair.Leaf.URIs; len(uris) != 1 || uris[0].String() != "drover://cluster/edge" {
+		w.t.Errorf("it is for %v", uris)
+	}
+	// The handshake ends with the first answer: who is not believed is told then.
+	drover.Until(w.t, "the agent of edge is admitted", func() bool {
+		as := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.roots(), Certificates: []tls.Certificate{pair}}}}
+		res, err := as.Get("https://" + w.at(0) + "/healthz")
+		if err != nil {
+			w.t.Log(err)
+			return false
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
+}
+
 // serials of what each listener shows now.
 func (w *world) serials() map[string]string {
 	w.t.Helper()
@@ -266,9 +306,7 @@ func (w *world) rotates() {
 			w.t.Errorf("%s was started anew", name)
 		}
 	}
-	if out, err := w.drover("env", "outputs", "meta", "--reveal", "-o", "json"); err != nil || !strings.Contains(out, "PRIVATE KEY") {
-		w.t.Errorf("the agent of edge has no key: %v", err)
-	}
+	w.admitted()
 	w.healthy()
 	w.opened()
 }
