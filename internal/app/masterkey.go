@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
@@ -56,9 +58,42 @@ func (o *own) readKey(ctx context.Context) ([]byte, error) {
 	return ledger.LoadGuardedKey(c.MasterKeyFile, transit{o, ctx, mount, name})
 }
 
-// derived is a key for one use: whoever had it would not have the master key.
-func derived(master []byte, use string) ([]byte, error) {
-	return hkdf.Key(sha256.New, master, nil, "drover "+use, ledger.KeySize)
+// messageKeys are for what is kept of messages. Whoever had one would not have the master
+// key that they are made of.
+type messageKeys struct {
+	digests []byte // commands are known again by
+	aside   cipher.AEAD
+}
+
+func newMessageKeys(master []byte) (k messageKeys, err error) {
+	if k.digests, err = hkdf.Key(sha256.New, master, nil, "drover digests of commands", ledger.KeySize); err != nil {
+		return k, err
+	}
+	key, err := hkdf.Key(sha256.New, master, nil, "drover messages put aside", ledger.KeySize)
+	if err != nil {
+		return k, err
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return k, err
+	}
+	k.aside, err = cipher.NewGCMWithRandomNonce(block)
+	return k, err
+}
+
+// Seal implements rabbitmq.Guard.
+func (k messageKeys) Seal(text, to string) string {
+	return base64.StdEncoding.EncodeToString(k.aside.Seal(nil, nil, []byte(text), []byte(to)))
+}
+
+// Open implements rabbitmq.Guard.
+func (k messageKeys) Open(sealed, to string) (string, bool) {
+	data, err := base64.StdEncoding.DecodeString(sealed)
+	if err != nil {
+		return "", false
+	}
+	text, err := k.aside.Open(nil, nil, data, []byte(to))
+	return string(text), err == nil
 }
 
 // transit is a key in Vault that wraps the master key. What it wraps is the text of the

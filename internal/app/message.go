@@ -34,7 +34,7 @@ func (s *Server) messageRooms(authenticator *access.Authenticator, calls *hook.C
 	if s.bus, err = open(s, bus.Options(pairs(s.cfg.BusOptions))); err != nil {
 		return fault.New(fault.Invalid, "--bus-options: %w", err)
 	}
-	s.commands = command.NewService(command.Config{Store: s.ledger, Bus: s.bus, Authenticator: authenticator, Feed: s.feed, Observer: heard{s.told, s.log}, Tracer: s.tracer, Key: s.digests})
+	s.commands = command.NewService(command.Config{Store: s.ledger, Bus: s.bus, Authenticator: authenticator, Feed: s.feed, Observer: heard{s.told, s.log}, Tracer: s.tracer, Key: s.keys.digests})
 	s.subscriptions = subscription.NewService(subscription.Config{
 		Store: s.ledger, Keeper: s.ledger, Log: s.ledger, Feed: s.feed, Observer: s.told,
 		Encoder: httpapi.Events{Offerings: s.offering.Registry()}, Kinds: httpapi.EventKinds(),
@@ -50,7 +50,7 @@ func (s *Server) rabbit(o bus.Options) (bus.Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	with := rabbitmq.Outside{Observer: s.calls, Dial: s.own.names.DialContext, Lost: func(queue string) {
+	with := rabbitmq.Outside{Observer: s.calls, Dial: s.own.names.DialContext, Guard: s.keys, Lost: func(queue string) {
 		s.log.Warn("somebody has deleted a queue of the broker, and what was in it is lost: senders of commands that have heard neither accepted nor rejected send them again, with the same ids", "queue", queue)
 	}}
 	if who != nil {

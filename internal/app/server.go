@@ -75,7 +75,7 @@ type Server struct {
 	commands      *command.Service
 	subscriptions *subscription.Service
 	told          *messageMetrics
-	digests       []byte // key of those that commands are known by
+	keys          messageKeys
 	calls         *callMetrics
 	git           *repositories
 	metrics       *prometheus.Registry
@@ -145,7 +145,7 @@ func (s *Server) open(ctx context.Context) error {
 	if at.Key, err = s.own.masterKey(ctx); err != nil {
 		return err
 	}
-	if s.digests, err = derived(at.Key, "digests of commands"); err != nil {
+	if s.keys, err = newMessageKeys(at.Key); err != nil {
 		return err
 	}
 	at.Kinds, at.Epoch, at.Observer = Kinds(), s.cfg.Epoch, commits

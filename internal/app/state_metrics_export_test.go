@@ -29,3 +29,6 @@ func ObserveForObjectives(registry prometheus.Registerer) {
 
 // ConsumerMetrics registers what is told of who takes commands.
 var ConsumerMetrics = newConsumerMetrics
+
+// NewMessageKeys makes what guards messages that were put aside.
+var NewMessageKeys = newMessageKeys

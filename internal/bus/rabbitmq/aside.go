@@ -238,5 +238,6 @@ func (a aside) read(d amqp.Delivery, same map[string]int) bus.Rejected {
 	}
 	r.At = r.At.UTC()
 	r.Message, r.Size = unpack(d, b.settings.prefix, topic), len(d.Body)
+	delete(r.Headers, sealedHeader)
 	return r
 }

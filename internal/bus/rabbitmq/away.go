@@ -40,7 +40,7 @@ func (c *consumer) putAway(alive context.Context, d amqp.Delivery, why error) {
 	if len(text) > maxReason {
 		text = text[:maxReason] + "..."
 	}
-	p := fitting(copied(d), amqp.Table{
+	p := fitting(c.bus.seal(copied(d)), amqp.Table{
 		markKey: rand.Text(), markReason: strings.ToValidUTF8(text, "?"), markQueue: c.queue,
 		markTopic: c.bus.topic(d.Exchange, d.RoutingKey), markAt: time.Now().UTC().Format(time.RFC3339Nano),
 	})

@@ -279,7 +279,7 @@ func reason(err error) string {
 func (c *consumer) work(alive context.Context, d amqp.Delivery) {
 	m := tried(d)
 	for {
-		m.Message = unpack(d, c.bus.settings.prefix, c.bus.topic(d.Exchange, d.RoutingKey))
+		m.Message = c.bus.unseal(unpack(d, c.bus.settings.prefix, c.bus.topic(d.Exchange, d.RoutingKey)), d.ReplyTo)
 		err := c.run(c.ctx, m)
 		if err == nil {
 			d.Ack(false) //nolint:errcheck // as above

@@ -34,6 +34,9 @@ type Outside struct {
 	// Dial connects; default: that of a net.Dialer.
 	Dial  func(ctx context.Context, network, addr string) (net.Conn, error)
 	Login Login // default: the settings
+	// Guard keeps the tokens of messages that were put aside, and may lie there for long,
+	// from whoever reads them there; default: nobody does.
+	Guard Guard
 	// Lost hears of a queue that somebody has deleted under its consumer, with what was
 	// in it; default: nobody does.
 	Lost func(queue string)
