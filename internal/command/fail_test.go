@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
 )
 
 // desk hands one message over, so often as the test wants, and keeps what is sent.
@@ -333,5 +335,55 @@ func TestAnIssuerThatIsAwayHoldsUpNobodyElse(t *testing.T) {
 	until(t, "bob's are", func() bool { return len(w.list(t, "thing")) == n+1 })
 	if aside, err := w.bus.Aside().Count(t.Context()); err != nil || aside != 0 || len(w.list(t, "command")) != n+1 {
 		t.Errorf("%d were put aside (%v), and there are %d commands", aside, err, len(w.list(t, "command")))
+	}
+}
+
+// noting is a ledger that keeps who was woken, and fails at first.
+type noting struct {
+	command.Store
+	mu    sync.Mutex
+	fails int
+	woken map[string]int
+}
+
+func (n *noting) Commit(ctx context.Context, set ledger.Set) (ledger.Result, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fails--; n.fails >= 0 {
+		return ledger.Result{}, fault.New(fault.Unavailable, "away")
+	}
+	for _, w := range set.Wakes {
+		n.woken[w.Ref.ID]++
+	}
+	return n.Store.Commit(ctx, set)
+}
+
+// A server that ends after the work of a command is done, and before it has woken the
+// command, leaves it to the next one, which looks at all that are open.
+func TestCommandsThatWereOpenAreLookedAt(t *testing.T) {
+	w, d := atDesk(t)
+	if err := d.handle(t.Context(), bus.Delivery{Message: message("alice", "m1", "instance.create", "things", `{"name":"rex"}`), Try: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.handle(t.Context(), bus.Delivery{Message: message("alice", "m2", "instance.create", "things", `{}`), Try: 1}); err != nil { // refused: it has ended
+		t.Fatal(err)
+	}
+	n := &noting{Store: w.store, fails: 1, woken: map[string]int{}}
+	w.s.Store = n
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() { _ = w.s.Feed.(*ledger.Feed).Run(ctx) })
+	all.Go(func() { _ = w.s.Follow(ctx, w.store) })
+	defer all.Wait()
+	defer cancel()
+	until(t, "it is looked at", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.woken[command.ID("acme", "alice", "/test", "m1")] > 0
+	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.woken) != 1 {
+		t.Errorf("woken are %v", n.woken)
 	}
 }

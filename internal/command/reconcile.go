@@ -152,13 +152,17 @@ func (s *Service) Follow(ctx context.Context, log interface {
 			set.Wakes = append(set.Wakes, w)
 		}
 		if len(set.Wakes) > 0 {
-			_, _ = s.Store.Commit(ctx, set) // it is looked at by itself after a while
+			if _, err := s.Store.Commit(ctx, set); err != nil {
+				after = -1 // all are looked at anew
+				pause(ctx, time.Second)
+			}
 		}
 	}
 	return nil
 }
 
-// load finds the commands that are open.
+// load finds the commands that are open, and wakes them: whoever followed before may have
+// ended before it woke those whose work was done.
 func (s *Service) load(ctx context.Context) error {
 	const page = 1000
 	for after := ""; ; {
@@ -166,10 +170,17 @@ func (s *Service) load(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		set := ledger.Set{Actor: "system", Cause: ledger.BySchedule("commands")}
 		for _, o := range found {
 			after = o.ID
 			if c, err := Decode(o); err == nil {
 				s.open.note(&c)
+				set.Wakes = append(set.Wakes, ledger.Wake{Ref: c.Ref, Org: c.Org})
+			}
+		}
+		if len(set.Wakes) > 0 {
+			if _, err := s.Store.Commit(ctx, set); err != nil {
+				return err
 			}
 		}
 		if len(found) < page {
