@@ -43,7 +43,7 @@ Exit codes: 0 one site leads and the other one follows, 7 it is not so.`,
 			here, err := s.Site(cmd.Context())
 			if err != nil {
 				if client.Status(err) == 404 {
-					return fmt.Errorf("this server stands alone: start it with --primary, or --primary-url for a second site")
+					return fmt.Errorf("this server stands alone: start it with --site NAME and --primary, or --primary-url for a second site")
 				}
 				return err
 			}
