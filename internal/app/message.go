@@ -34,7 +34,7 @@ func (s *Server) messageRooms(authenticator *access.Authenticator, calls *hook.C
 	if s.bus, err = open(s, bus.Options(pairs(s.cfg.BusOptions))); err != nil {
 		return fault.New(fault.Invalid, "--bus-options: %w", err)
 	}
-	s.commands = command.NewService(command.Config{Store: s.ledger, Bus: s.bus, Authenticator: authenticator, Feed: s.feed, Observer: heard{s.told, s.log}, Tracer: s.tracer, Key: s.keys.digests})
+	s.commands = command.NewService(command.Config{Store: s.ledger, Bus: s.bus, Authenticator: authenticator, Feed: s.feed, Observer: newHeard(s.told, s.log, s.ledger), Tracer: s.tracer, Key: s.keys.digests})
 	s.subscriptions = subscription.NewService(subscription.Config{
 		Store: s.ledger, Keeper: s.ledger, Log: s.ledger, Feed: s.feed, Observer: s.told,
 		Encoder: httpapi.Events{Offerings: s.offering.Registry()}, Kinds: httpapi.EventKinds(),

@@ -6,6 +6,7 @@ import (
 
 	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/hook"
+	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/reconcile"
 	"github.com/droverhq/drover/internal/subscription"
 )
@@ -17,7 +18,7 @@ func Messages(bus string, next reconcile.Reconciler) (map[string]subscription.Si
 	return s.sinks(&hook.Caller{}), s.telling(next)
 }
 
-// Refuse tells a log of a message that was refused.
-func Refuse(ctx context.Context, log *slog.Logger, r command.Refusal) {
-	heard{log: log}.Refused(ctx, r)
+// Refuser tells a log and a ledger of messages that were refused.
+func Refuser(log *slog.Logger, store ledger.Committer) func(ctx context.Context, r command.Refusal) {
+	return newHeard(nil, log, store).Refused
 }

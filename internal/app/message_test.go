@@ -11,6 +11,7 @@ import (
 	"github.com/droverhq/drover/internal/app"
 	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/operation"
 	"github.com/droverhq/drover/internal/reconcile"
 	"github.com/droverhq/drover/internal/subscription"
 )
@@ -51,11 +52,14 @@ func TestAReplicaWithoutABrokerLeavesItsEventsToOthers(t *testing.T) {
 	}
 }
 
-// A message that the API never saw is found in the log by its request.
-func TestRefusedMessagesAreInTheLog(t *testing.T) {
+// A message that the API never saw is found in the log and in the audit by its request,
+// and nobody fills the ledger with such.
+func TestRefusedMessagesAreOnRecord(t *testing.T) {
 	var out bytes.Buffer
 	ctx := ledger.WithCause(t.Context(), ledger.ByRequest("night-shift-4711"))
-	app.Refuse(ctx, app.NewLog(&out), command.Refusal{Command: "instance.create", Outcome: "denied", Message: "m1", Source: "/shop"})
+	store := &entries{}
+	refuse := app.Refuser(app.NewLog(&out), store)
+	refuse(ctx, command.Refusal{Command: "instance.create", Outcome: "denied", Message: "m1", Source: "/shop"})
 	got := map[string]any{}
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
@@ -65,4 +69,31 @@ func TestRefusedMessagesAreInTheLog(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the line (-want +got):\n%s", diff)
 	}
+	if len(store.sets) != 1 {
+		t.Fatalf("on record are %+v", store.sets)
+	}
+	entry := store.sets[0].Puts[0].Object
+	var status operation.AuditStatus
+	if err := json.Unmarshal(entry.Status, &status); err != nil {
+		t.Fatal(err)
+	}
+	if entry.Kind != operation.AuditKind.Name || entry.Phase != operation.AuditRefused || entry.Name != "COMMAND instance.create" || entry.Org != "" ||
+		status.Status != 401 || status.About != "message m1, which says that it is of /shop" || store.sets[0].Cause != ledger.ByRequest("night-shift-4711") {
+		t.Errorf("on record is %+v, %s", entry, entry.Status)
+	}
+	refuse(ctx, command.Refusal{Outcome: "failed", Message: "m2"}) // it is put aside, with its reason
+	for range 1000 {
+		refuse(ctx, command.Refusal{Outcome: "denied", Message: "m3"})
+	}
+	if n := len(store.sets); n < 100 || n > 200 {
+		t.Errorf("of a thousand %d are on record", n)
+	}
+}
+
+// entries keeps what is written.
+type entries struct{ sets []ledger.Set }
+
+func (e *entries) Commit(_ context.Context, s ledger.Set) (ledger.Result, error) {
+	e.sets = append(e.sets, s)
+	return ledger.Result{}, nil
 }

@@ -153,16 +153,17 @@ func (s *server) audited(w http.ResponseWriter, r *http.Request, hidden bool, se
 }
 
 // recordRefused puts on record that somebody wanted to change something and was
-// refused, on Drover's own API: what was done tells itself, and what was not leaves nothing else. Calls
-// that nobody can read, without a token, of agents and beyond the rate are in the
-// server's log alone: everybody could fill the ledger with them.
+// refused, on Drover's own API or an offering's: what was done tells itself, and what
+// was not leaves nothing else. Calls that nobody can read, without a token, of agents
+// and beyond the rate are in the server's log alone: everybody could fill the ledger
+// with them.
 func (s *server) recordRefused(r *http.Request, who access.Principal, status int) {
 	t := traceOf(r.Context())
 	// There is no such verb, it only asks, or it is the agents' own.
-	nowhere := t.route == "/api/v1/" || t.route == "(unknown)" || t.route == "POST /api/v1/placement/explain" || t.route == "POST /api/v1/clusters/{id}/sync"
+	nowhere := t.route == "/api/v1/" || strings.HasSuffix(t.route, "(unknown)") || strings.HasSuffix(t.route, "/agent-clusters") || t.route == "POST /api/v1/placement/explain" || t.route == "POST /api/v1/clusters/{id}/sync"
 	changes := r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
 	refused := status == http.StatusForbidden || status == http.StatusNotFound || status == http.StatusConflict || status == http.StatusGone
-	if !changes || !refused || !strings.HasPrefix(r.URL.Path, "/api/v1/") || who.User == "" || who.Cluster != "" || t.recorded || nowhere {
+	if !changes || !refused || !strings.HasPrefix(r.URL.Path, "/api/v1/") && t.compat == nil || who.User == "" || who.Cluster != "" || t.recorded || nowhere {
 		return
 	}
 	call := auditOf(r)

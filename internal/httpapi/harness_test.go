@@ -188,6 +188,22 @@ func (r *rig) seq(t testing.TB) int64 {
 	return head.Seq
 }
 
+// written is how many changes there are after one, besides entries that somebody was
+// refused, which are written behind answers.
+func (r *rig) written(t testing.TB, after int64) (n int) {
+	t.Helper()
+	changes, err := r.ledger.Ledger.Changes(context.Background(), ledger.ChangeQuery{After: after})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range changes {
+		if c.Object.Kind != operation.AuditKind.Name || c.Op != operation.AuditRefused {
+			n++
+		}
+	}
+	return n
+}
+
 // shelf holds offerings.
 type shelf struct {
 	list atomic.Pointer[[]*offering.Offering]
