@@ -22,13 +22,17 @@ var RemindOf = remind
 // ProbeOnce probes an endpoint.
 func ProbeOnce(ctx context.Context, c template.Check) (good bool, message string) {
 	c.Timeout = document.Duration(5 * time.Second)
-	return NewService(Config{}).do(ctx, Whose{}, probe{Check: c})
+	good, message, _ = NewService(Config{}).do(ctx, Whose{}, probe{Check: c})
+	return good, message
 }
 
 // Prober probes endpoints as one service does.
 func Prober(o resilience.Observer) func(ctx context.Context, c template.Check) (good bool, message string) {
 	s := NewService(Config{Observer: o})
-	return func(ctx context.Context, c template.Check) (bool, string) { return s.do(ctx, Whose{}, probe{Check: c}) }
+	return func(ctx context.Context, c template.Check) (good bool, message string) {
+		good, message, _ = s.do(ctx, Whose{}, probe{Check: c})
+		return good, message
+	}
 }
 
 // Patrol probes what is due, and tells how long until something is; negative: nothing

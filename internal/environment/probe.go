@@ -74,10 +74,14 @@ type probe struct {
 	template.Check
 	of    string
 	entry bool // any answer that is no failure of the server is fine
+	// follow is what the executor of a resource asks others for; empty: it is probed.
+	follow, executor, resource string
 }
 
 func (p probe) url() string {
 	switch {
+	case p.follow != "":
+		return p.follow
 	case p.HTTP != "":
 		return p.HTTP
 	case p.TCP != "":
@@ -93,10 +97,19 @@ func (p probe) name() string {
 	return strings.SplitN(p.url(), ":", 2)[0]
 }
 
-// do probes once, within the check's timeout. The message says what is wrong.
-func (s *Service) do(ctx context.Context, whose Whose, p probe) (good bool, message string) {
+// do probes once, within the check's timeout. The message says what is wrong. What is not
+// known is no news.
+func (s *Service) do(ctx context.Context, whose Whose, p probe) (good bool, message string, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Timeout))
 	defer cancel()
+	if p.follow != "" {
+		return s.followed(ctx, whose, p)
+	}
+	good, message = s.probed(ctx, whose, p)
+	return good, message, true
+}
+
+func (s *Service) probed(ctx context.Context, whose Whose, p probe) (good bool, message string) {
 	switch {
 	case p.HTTP != "":
 		return s.prober.http(ctx, p)
@@ -210,4 +223,43 @@ func (s *Service) catalogued(ctx context.Context, whose Whose, p probe) (bool, s
 		return false, fmt.Sprintf("%d of %d instances pass", passing, all)
 	}
 	return true, ""
+}
+
+// followed hears of whoever looks after a resource.
+func (s *Service) followed(ctx context.Context, whose Whose, p probe) (good bool, message string, known bool) {
+	f, ok := s.Executors[p.executor].(executor.Follower)
+	if !ok || s.Connections == nil {
+		return false, "", false
+	}
+	c, err := s.Connections.Open(ctx, p.executor, p.Connection, whose)
+	if err != nil {
+		return false, "", false
+	}
+	why, err := f.Health(ctx, c, p.follow)
+	return why == "", why, err == nil
+}
+
+// maxFollowed is how many resources of an environment are followed: each is a question in
+// every round.
+const maxFollowed = 100
+
+// follows adds what others look after.
+func (v *vigil) follows(s *Service, sh *sheet, known Known) {
+	n := 0
+	for _, node := range sh.nodes {
+		f, ok := s.Executors[node.Executor].(executor.Follower)
+		if !ok || node.Drift == driftIgnore || n == maxFollowed || len(v.probes) >= maxChecks {
+			continue
+		}
+		if inputs, written := node.With.(map[string]any); written && !f.Follows(inputs) {
+			continue // most are not, and need not be read
+		}
+		is, _ := known(node.Address)
+		if at := f.Followed(is.Outputs); at != "" {
+			// Whoever looks after it has waited before it says so.
+			check := template.Check{Name: "registered", Connection: connection(node), Failures: 1}
+			v.probes = append(v.probes, probe{Check: filled(check), of: node.Address, follow: at, executor: node.Executor, resource: sh.id(node.Address)})
+			n++
+		}
+	}
 }

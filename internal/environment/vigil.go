@@ -247,7 +247,13 @@ func (s *Service) verdict(ctx context.Context, v *vigil) (gone bool, err error) 
 		if err != nil {
 			return false, err
 		}
-		if _, err := s.Store.Commit(ctx, ledger.Set{Actor: "system", Cause: byProbe, Puts: []ledger.Put{put}}); err != nil {
+		set := ledger.Set{Actor: "system", Cause: byProbe, Puts: []ledger.Put{put}}
+		for i, p := range v.probes { // what the resource says of itself is looked at again
+			if t := v.tallies[i]; p.resource != "" && t.OK != nil && (v.told[i] == nil || *v.told[i] != *t.OK) {
+				set.Wakes = append(set.Wakes, wakeOf(KindResource.Name, p.resource, e.Org))
+			}
+		}
+		if _, err := s.Store.Commit(ctx, set); err != nil {
 			return false, err
 		}
 	}
@@ -322,6 +328,9 @@ func (s *Service) vigil(ctx context.Context, e Environment) (*vigil, error) {
 	if len(v.probes) > maxChecks {
 		return nil, fault.New(fault.Invalid, "it has %d status endpoints: at most %d are looked after", len(v.probes), maxChecks)
 	}
+	if v.follows(s, sh, known); failed != nil {
+		return nil, failed
+	}
 	v.tallies, v.told, v.next = make([]Tally, len(v.probes)), make([]*bool, len(v.probes)), make([]time.Time, len(v.probes))
 	for i, p := range v.probes {
 		if known := p.endpoint(&e.Status); known != nil {
@@ -354,8 +363,8 @@ func (s *Service) round(ctx context.Context, v *vigil) {
 	for range min(probesAtOnce, len(v.probes)) {
 		workers.Go(func() {
 			for i := range due {
-				good, message := s.do(ctx, v.whose, v.probes[i])
-				if ctx.Err() == nil { // a server that stops has seen nothing
+				good, message, known := s.do(ctx, v.whose, v.probes[i])
+				if ctx.Err() == nil && known { // a server that stops has seen nothing
 					v.tallies[i] = Weigh(v.probes[i].Check, v.tallies[i], good, message, v.deployed, at)
 				}
 				v.next[i] = at.Add(time.Duration(v.probes[i].Every))

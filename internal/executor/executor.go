@@ -50,6 +50,19 @@ type Watcher interface {
 	Watch(ctx context.Context, r Resource, changed func()) error
 }
 
+// Follower is an executor some of whose resources somebody else looks after, who knows
+// whether they work: a catalogue of services.
+type Follower interface {
+	// Follows says whether a resource with these inputs is one. Their values are as the
+	// template has them.
+	Follows(inputs map[string]any) bool
+	// Followed is what is asked for, as a URL, of one with these outputs; empty: nothing yet.
+	Followed(outputs map[string]any) string
+	// Health says why it does not work; empty: it does. An error says nothing of it: that
+	// nobody can be asked, or that nothing is known there, is no news.
+	Health(ctx context.Context, c Connection, at string) (why string, err error)
+}
+
 // Lister is an executor that can tell what is there that nobody expects.
 type Lister interface {
 	// List names what is where the resource is and was made by none: given all
