@@ -150,14 +150,14 @@ func apiServer(q *http.Request) string {
 
 // missed is what an API server that is away fails with; nil: it answered. One that
 // says no is there, and so is one that says when to come again. One that could not do
-// what it was asked to change (a webhook of the cluster's did not answer) is too.
+// what cannot be asked of it twice is too.
 func missed(q *http.Request, resp *http.Response, err error) error {
 	switch {
 	case err != nil:
 		return fault.New(fault.Unavailable, "it cannot be reached: %w", err)
 	case resp.Header.Get("Retry-After") != "":
 		return nil
-	case resp.StatusCode == http.StatusInternalServerError && !asks(q):
+	case resp.StatusCode == http.StatusInternalServerError && !idempotent(q):
 		return nil
 	}
 	switch resp.StatusCode {
@@ -167,14 +167,26 @@ func missed(q *http.Request, resp *http.Response, err error) error {
 	return nil
 }
 
-func asks(q *http.Request) bool { return q.Method == http.MethodGet || q.Method == http.MethodHead }
+// idempotent tells that a request does the same once or twice. A second replacement
+// or removal that must find a version is refused as if somebody else had been
+// faster, which whoever writes so has to expect anyway.
+func idempotent(q *http.Request) bool {
+	switch q.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPut, http.MethodDelete:
+		return true
+	case http.MethodPatch: // steps of a JSON patch may do something each time
+		kind := q.Header.Get("Content-Type")
+		return strings.HasPrefix(kind, "application/apply-patch") || strings.HasPrefix(kind, "application/merge-patch")
+	}
+	return false
+}
 
 // worthwhile tells that a request which was missed does no harm if it is made again:
-// it changes nothing, or it never left.
+// it does the same then, or it never left.
 func worthwhile(q *http.Request, lost error) bool {
 	var dial *net.OpError
 	stayed := errors.Is(lost, syscall.ECONNREFUSED) || errors.As(lost, &dial) && dial.Op == "dial"
-	return (asks(q) || stayed) && (q.Body == nil || q.Body == http.NoBody || q.GetBody != nil)
+	return (idempotent(q) || stayed) && (q.Body == nil || q.Body == http.NoBody || q.GetBody != nil)
 }
 
 // afresh is the same request with its body from the beginning.
