@@ -48,8 +48,10 @@ type operations struct {
 	mu      sync.Mutex
 	pending map[string]shown
 	open    map[string]string // states of those that have not ended, as this shift has told them
+	over    map[string]bool   // shown to have ended, whatever is pending of them
 	missing string            // why there is nowhere to show them: told once
 
+	pen   sync.Mutex      // held while one is written
 	made  map[string]bool // those that were shown and have not ended; of run alone
 	shown atomic.Int64    // how many there were when old ones were last looked for
 }
@@ -64,7 +66,7 @@ type shown struct {
 func (o shown) ended() bool { return o.state == completed || o.state == failed }
 
 func newOperations(s *shift) *operations {
-	return &operations{s: s, wake: make(chan struct{}, 1), pending: map[string]shown{}, open: map[string]string{}, made: map[string]bool{}}
+	return &operations{s: s, wake: make(chan struct{}, 1), pending: map[string]shown{}, open: map[string]string{}, over: map[string]bool{}, made: map[string]bool{}}
 }
 
 // begin has an operation shown that has not ended, if that is news.
@@ -231,8 +233,39 @@ func (o *operations) instance(op shown) string {
 	return op.Instance + "/" + o.s.r.cfg.ArgoCD
 }
 
+// finish shows at once that an operation is over, and that it was under way no more.
+// It tries a few times.
+func (o *operations) finish(ctx context.Context, op runtime.DeploymentOperation) {
+	o.pen.Lock()
+	defer o.pen.Unlock()
+	for range 3 {
+		if o.put(ctx, shown{DeploymentOperation: op, state: completed, at: o.s.r.cfg.Now()}, false) == nil {
+			o.mu.Lock()
+			o.over[op.ID] = true
+			o.mu.Unlock()
+			return
+		}
+	}
+}
+
+// late tells whether an operation is over that is to be shown under way; once its end
+// is shown again that need not be known any more.
+func (o *operations) late(op shown) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if op.ended() {
+		delete(o.over, op.ID)
+	}
+	return o.over[op.ID]
+}
+
 // write is of run alone, put of everybody.
 func (o *operations) write(ctx context.Context, op shown) error {
+	o.pen.Lock()
+	defer o.pen.Unlock()
+	if o.late(op) {
+		return nil
+	}
 	known := o.made[op.ID]
 	err := o.put(ctx, op, known)
 	if known && apierrors.IsNotFound(err) && !noKind(err) { // somebody has removed it

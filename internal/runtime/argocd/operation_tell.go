@@ -106,16 +106,10 @@ func farewell(rec keep.Record) (op *runtime.DeploymentOperation) {
 }
 
 // depart shows that a removal is over before the item is forgotten: nobody could show it
-// afterwards. It tries a few times, and then the item goes all the same.
+// afterwards. Where that cannot be, the item goes all the same.
 func (s *shift) depart(ctx context.Context, rec keep.Record) {
-	op := farewell(rec)
-	if op == nil || s.r.cfg.Quiet {
-		return
-	}
-	for range 3 {
-		if s.ops.put(ctx, shown{DeploymentOperation: *op, state: completed, at: s.r.cfg.Now()}, false) == nil {
-			return
-		}
+	if op := farewell(rec); op != nil && !s.r.cfg.Quiet {
+		s.ops.finish(ctx, *op)
 	}
 }
 

@@ -197,6 +197,12 @@ func TestOperationsAreToldAgain(t *testing.T) {
 	c.shows("shown before it is forgotten, at the third try", want)
 	fails = 3
 	c.Depart(t.Context(), op("too late")) // and then it goes all the same
+	fails = 0
+	c.Parts(op("quick"), d)
+	c.Depart(t.Context(), op("quick"))
+	if got := c.states()["quick"]; got != "Completed" {
+		t.Errorf("a removal that is over is shown as %q again", got)
+	}
 }
 
 func TestOperationsThatAreRefused(t *testing.T) {
