@@ -3,6 +3,7 @@
 package program
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -36,6 +37,14 @@ func SignalGroup(p Proof, name string) error {
 		sig = syscall.SIGTERM
 	}
 	return signalGroup(p, sig)
+}
+
+// TellGroup sends a signal that has to arrive: an error says that it has reached nobody.
+func TellGroup(p Proof, name string) error {
+	if p.Verdict() != Match {
+		return errors.New("its process is not to be seen just now")
+	}
+	return syscall.Kill(-p.PID, signals[name])
 }
 
 func signalGroup(p Proof, sig syscall.Signal) error {

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
@@ -26,7 +27,10 @@ func StopGroup(p Proof) error { return KillOne(p) }
 // SignalGroup likewise.
 func SignalGroup(p Proof, _ string) error { return KillOne(p) }
 
-// KillGroup likewise.
+// TellGroup refuses: what cannot be told is not ended instead.
+func TellGroup(Proof, string) error { return errors.New("there are no signals on Windows") }
+
+// KillGroup ends it, as StopGroup does.
 func KillGroup(p Proof) error { return KillOne(p) }
 
 // KillOne ends one process.

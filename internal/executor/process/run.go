@@ -113,8 +113,8 @@ func (p directory) renew(r executor.Resource, rec *record, w wanted, uid, gid in
 		return err
 	}
 	if w.reload.signal != "" {
-		if err := program.SignalGroup(p.proof(rec), w.reload.signal); err != nil {
-			return fault.New(fault.Denied, "program %s cannot be told of its new files: %w", rec.Name, err)
+		if err := program.TellGroup(p.proof(rec), w.reload.signal); err != nil {
+			return fault.New(fault.Unavailable, "program %s cannot be told of its new files: %w", rec.Name, err)
 		}
 	}
 	fmt.Fprintf(r.Log, "%s has new files, and goes on\n", rec.Name)
