@@ -161,7 +161,9 @@ func missed(q *http.Request, resp *http.Response, err error) error {
 		return nil
 	}
 	switch resp.StatusCode {
-	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusInternalServerError: // it is one object's trouble as often as everybody's
+		return resilience.There(fault.New(fault.Unavailable, "it answered %s", resp.Status))
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return fault.New(fault.Unavailable, "it answered %s", resp.Status)
 	}
 	return nil

@@ -27,11 +27,10 @@ func ProbeOnce(ctx context.Context, c template.Check) (good bool, message string
 }
 
 // Prober probes endpoints as one service does.
-func Prober(o resilience.Observer) func(ctx context.Context, c template.Check) (good bool, message string) {
+func Prober(o resilience.Observer) func(ctx context.Context, c template.Check) (good bool, message string, known bool) {
 	s := NewService(Config{Observer: o})
-	return func(ctx context.Context, c template.Check) (good bool, message string) {
-		good, message, _ = s.do(ctx, Whose{}, probe{Check: c})
-		return good, message
+	return func(ctx context.Context, c template.Check) (good bool, message string, known bool) {
+		return s.do(ctx, Whose{}, probe{Check: c})
 	}
 }
 

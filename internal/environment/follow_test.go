@@ -3,6 +3,7 @@ package environment_test
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ type lookedAfter struct {
 	executor.Executor
 	why  string
 	err  error
-	asks int
+	asks atomic.Int32
 }
 
 func (*lookedAfter) Follows(inputs map[string]any) bool { return inputs["service"] != nil }
@@ -30,7 +31,7 @@ func (*lookedAfter) Followed(outputs map[string]any) string {
 }
 
 func (f *lookedAfter) Health(_ context.Context, c executor.Connection, _ string) (string, error) {
-	if f.asks++; c["token"] != "canary-token" {
+	if f.asks.Add(1); c["token"] != "canary-token" {
 		return "", fault.New(fault.Denied, "whose connection is this?")
 	}
 	return f.why, f.err
@@ -85,10 +86,11 @@ func TestWhatOthersLookAfter(t *testing.T) {
 	f.err = nil
 	w.work(15 * time.Second)
 	is("it passes", environment.OK)
-	f.why, f.err, f.asks = "nonsense", fault.New(fault.Unavailable, "away"), 0
+	f.why, f.err = "nonsense", fault.New(fault.Unavailable, "away")
+	f.asks.Store(0)
 	w.work(10 * time.Minute)
 	is("nobody can be asked, of one that was well", environment.OK)
-	if f.asks == 0 {
+	if f.asks.Load() == 0 {
 		t.Error("nobody was asked")
 	}
 	w.start() // another process goes on where this one was

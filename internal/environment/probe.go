@@ -36,9 +36,10 @@ type prober struct {
 }
 
 // probesConfig is without retries and without a breaker: the next probe is the retry,
-// and each is made to see whether the other side is back.
+// and each is made to see whether the other side is back. Those that do not get their
+// turn soon leave it to the next round.
 func probesConfig(observer resilience.Observer) resilience.Config {
-	return resilience.Config{Name: Probed, Timeout: forever, Retries: -1, Failures: -1, AtOnce: 8, Queue: time.Minute, Observer: observer}
+	return resilience.Config{Name: Probed, Timeout: forever, Retries: -1, Failures: -1, AtOnce: 8, Queue: 15 * time.Second, Observer: observer}
 }
 
 func newProber(observer resilience.Observer) prober {
@@ -100,58 +101,56 @@ func (p probe) name() string {
 // do probes once, within the check's timeout. The message says what is wrong. What is not
 // known is no news.
 func (s *Service) do(ctx context.Context, whose Whose, p probe) (good bool, message string, known bool) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Timeout))
-	defer cancel()
-	if p.follow != "" {
-		return s.followed(ctx, whose, p)
-	}
-	good, message = s.probed(ctx, whose, p)
-	return good, message, true
-}
-
-func (s *Service) probed(ctx context.Context, whose Whose, p probe) (good bool, message string) {
 	switch {
 	case p.HTTP != "":
 		return s.prober.http(ctx, p)
 	case p.TCP != "":
 		return s.prober.tcp(ctx, p)
 	}
-	return s.catalogued(ctx, whose, p)
-}
-
-// once makes one probe of a host; the message is empty where it answered.
-func (p prober) once(ctx context.Context, of probe, host string, call func(ctx context.Context) error) (message string) {
-	err := p.policies.Of(strings.ToLower(host)).Once(ctx, func(ctx context.Context) error {
-		if err := call(ctx); err != nil {
-			message = unreachable(err, time.Duration(of.Timeout))
-			return fault.New(fault.Unavailable, "%w", err)
-		}
-		return nil
-	})
-	if err != nil && message == "" {
-		return "too many probes of its host are under way"
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Timeout))
+	defer cancel()
+	if p.follow != "" {
+		return s.followed(ctx, whose, p)
 	}
-	return message
+	good, message = s.catalogued(ctx, whose, p)
+	return good, message, true
 }
 
-func (p prober) tcp(ctx context.Context, of probe) (bool, string) {
-	message := p.once(ctx, of, of.TCP, func(ctx context.Context) error {
+// once makes one probe of a host; the message is empty where it answered. Its time begins
+// with its turn: one that had none knows nothing.
+func (p prober) once(ctx context.Context, of probe, host string, call func(ctx context.Context) error) (message string, known bool) {
+	_ = p.policies.Of(strings.ToLower(host)).Once(ctx, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(of.Timeout))
+		defer cancel()
+		known = true
+		err := call(ctx)
+		if err != nil {
+			message = unreachable(err, time.Duration(of.Timeout))
+			err = fault.New(fault.Unavailable, "%w", err)
+		}
+		return err
+	})
+	return message, known
+}
+
+func (p prober) tcp(ctx context.Context, of probe) (good bool, message string, known bool) {
+	message, known = p.once(ctx, of, of.TCP, func(ctx context.Context) error {
 		conn, err := p.dial(ctx, "tcp", of.TCP)
 		if err == nil {
 			conn.Close()
 		}
 		return err
 	})
-	return message == "", message
+	return known && message == "", message, known
 }
 
-func (p prober) http(ctx context.Context, of probe) (bool, string) {
+func (p prober) http(ctx context.Context, of probe) (good bool, message string, known bool) {
 	u, err := url.Parse(of.HTTP)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return false, "it is no address of http"
+		return false, "it is no address of http", true
 	}
 	code := 0
-	message := p.once(ctx, of, u.Host, func(ctx context.Context) error {
+	message, known = p.once(ctx, of, u.Host, func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, of.HTTP, nil)
 		if err != nil {
 			return err
@@ -164,10 +163,10 @@ func (p prober) http(ctx context.Context, of probe) (bool, string) {
 		}
 		return err
 	})
-	if message != "" {
-		return false, message
+	if message != "" || !known {
+		return false, message, known
 	}
-	good := code >= 200 && code < 400
+	good = code >= 200 && code < 400
 	switch {
 	case of.entry:
 		good = code < 500
@@ -175,9 +174,9 @@ func (p prober) http(ctx context.Context, of probe) (bool, string) {
 		good = code == of.Status
 	}
 	if good {
-		return true, ""
+		return true, "", true
 	}
-	return false, fmt.Sprintf("it answers %d", code)
+	return false, fmt.Sprintf("it answers %d", code), true
 }
 
 // unreachable says why in words that stay the same from one probe to the next.

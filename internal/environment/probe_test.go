@@ -28,8 +28,10 @@ func TestProbesOfAHostThatHangs(t *testing.T) {
 	var under, most atomic.Int32
 	came := make(chan struct{}, 100)
 	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if n := under.Add(1); n > most.Load() {
-			most.Store(n)
+		for n := under.Add(1); ; {
+			if is := most.Load(); n <= is || most.CompareAndSwap(is, n) {
+				break
+			}
 		}
 		defer under.Add(-1)
 		came <- struct{}{}
@@ -44,7 +46,7 @@ func TestProbesOfAHostThatHangs(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 30 {
 		wg.Go(func() {
-			if good, _ := probe(ctx, template.Check{HTTP: hangs.URL, Timeout: document.Duration(time.Hour)}); good {
+			if good, _, _ := probe(ctx, template.Check{HTTP: hangs.URL, Timeout: document.Duration(time.Hour)}); good {
 				t.Error("one that hangs is fine")
 			}
 		})
@@ -52,9 +54,15 @@ func TestProbesOfAHostThatHangs(t *testing.T) {
 	for range 8 {
 		<-came
 	}
-	if good, message := probe(t.Context(), template.Check{HTTP: fine.URL, Timeout: document.Duration(time.Minute)}); !good {
+	if good, message, _ := probe(t.Context(), template.Check{HTTP: fine.URL, Timeout: document.Duration(time.Minute)}); !good {
 		t.Errorf("another pays for it: %s", message)
 	}
+	// Whoever waits for its turn there has seen nothing: its time has not begun.
+	soon, end := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	if _, message, known := probe(soon, template.Check{HTTP: hangs.URL, Timeout: document.Duration(time.Millisecond)}); known {
+		t.Errorf("one that had no turn knows: %s", message)
+	}
+	end()
 	cancel()
 	wg.Wait()
 	if n := most.Load(); n != 8 {
@@ -63,7 +71,7 @@ func TestProbesOfAHostThatHangs(t *testing.T) {
 	refused := fine.Listener.Addr().String()
 	fine.Close()
 	for range 10 { // it is tried each time
-		if good, message := probe(t.Context(), template.Check{TCP: refused, Timeout: document.Duration(time.Minute)}); good || message != "nobody listens there" {
+		if good, message, _ := probe(t.Context(), template.Check{TCP: refused, Timeout: document.Duration(time.Minute)}); good || message != "nobody listens there" {
 			t.Errorf("%v, %s", good, message)
 		}
 	}

@@ -161,6 +161,14 @@ func (p *Policy) Do(ctx context.Context, call func(ctx context.Context) error) e
 // tell: it may have been carried out. To the breaker it is a failure as any other.
 func Final(err error) error { return final{err} }
 
+// There marks a failure of one that has answered: Do tries again, and the breaker, which
+// is for one that is away, does not count it.
+func There(err error) error { return there{err} }
+
+type there struct{ error }
+
+func (t there) Unwrap() error { return t.error }
+
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }
@@ -296,7 +304,7 @@ func outcome(err error) string {
 	switch {
 	case err == nil:
 		return "ok"
-	case failed(err):
+	case failed(err) && !errors.As(err, new(there)):
 		return "failed"
 	case errors.Is(err, context.Canceled):
 		return "canceled"
