@@ -139,7 +139,7 @@ func TestSiteStopsWhenTheLeaseEnds(t *testing.T) {
 	k := app.NewKeeper(app.Config{Settings: app.Settings{Primary: true, Site: "east", DataDir: t.TempDir()}}, "http://127.0.0.1:9", sqlledger.Standing{Epoch: 1})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := k.Hold(ctx, &site.Lease{Register: &once{}, Site: "east", Life: 2 * time.Second, Margin: time.Second}); err != nil {
+	if err := k.Hold(ctx, &site.Lease{Register: &once{}, Site: "east", Life: 10 * time.Second, Margin: 5 * time.Second}); err != nil {
 		t.Error(err)
 	}
 }

@@ -231,8 +231,8 @@ func (c *Config) plainSites() error {
 // plainBroker is the first broker that is spoken to unencrypted, as a URL of http.
 func plainBroker(set []string) string {
 	for _, at := range strings.Fields(pairs(set)["url"]) {
-		if rest, ok := strings.CutPrefix(at, "amqp://"); ok && CheckPlaintext(nil, PlaceBus, (&url.URL{Host: rest[strings.LastIndex(rest, "@")+1:]}).Hostname(), "") != nil {
-			return "http://" + rest
+		if u, err := url.Parse(at); err == nil && u.Scheme == "amqp" && CheckPlaintext(nil, PlaceBus, u.Hostname(), "") != nil {
+			return "http://" + u.Host
 		}
 	}
 	return ""

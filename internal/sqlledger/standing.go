@@ -125,6 +125,13 @@ func (p *Probe) Note(ctx context.Context, h Heard) error {
 func (p *Probe) Promote(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	// One that this program cannot lead with stays what it is.
+	var version int64
+	if err := p.engine.read(ctx, "SELECT schema_version FROM head", nil, func(scan scanner) error { return scan(&version) }); err == nil {
+		if err := newerSchema(version); err != nil {
+			return err
+		}
+	}
 	promoted := false
 	err := p.engine.read(ctx, "SELECT CASE WHEN pg_is_in_recovery() THEN pg_promote(true, 45) ELSE true END", nil, func(scan scanner) error { return scan(&promoted) })
 	if err != nil {

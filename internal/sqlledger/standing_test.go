@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/sqlledger"
 )
 
@@ -55,4 +56,15 @@ func TestWhatASiteHasHeard(t *testing.T) {
 		t.Error("it says that it has written what it could not")
 	}
 	check(one, sqlledger.Heard{}) // the connection is good
+
+	// As a newer one has: who does not know it does not promote it.
+	if err := one.Promote(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := conn.Exec(t.Context(), "UPDATE head SET schema_version = 99"); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Promote(t.Context()); fault.Reason(err) != "newer-schema" {
+		t.Errorf("what it cannot lead with is promoted: %v", err)
+	}
 }

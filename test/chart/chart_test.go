@@ -284,13 +284,13 @@ func TestCredentialsOfAPod(t *testing.T) {
 	for _, want := range []string{
 		"--master-key-file=/etc/drover/master-key/master-key", "--master-key-transit=transit/keys/drover",
 		"--vault-options=auth=kubernetes,role=drover,ca=/etc/drover/ca/ca.crt,jwt-file=/etc/drover/vault/token",
-		"--consul-options=datacenter=east,ca=/etc/drover/ca/ca.crt,token-file=/etc/drover/consul/token,address=$(POD_IP):8443",
+		"--consul-options=datacenter=east,ca=/etc/drover/ca/ca.crt,token-file=/etc/drover/consul/token,address=$(POD_IP)",
 	} {
 		if !slices.Contains(site.Containers[0].Args, want) {
 			t.Errorf("there is no %s among %v", want, site.Containers[0].Args)
 		}
 	}
-	for _, want := range []string{"--vault-options=auth=jwt,role=drover,jwt-file=/etc/drover/vault/token", "--consul-options=address=$(POD_IP):8443"} {
+	for _, want := range []string{"--vault-options=auth=jwt,role=drover,jwt-file=/etc/drover/vault/token", "--consul-options=address=$(POD_IP)"} {
 		if !slices.Contains(other.Containers[0].Args, want) {
 			t.Errorf("there is no %s among %v", want, other.Containers[0].Args)
 		}
