@@ -45,7 +45,7 @@ func (c *consumer) putAway(alive context.Context, d amqp.Delivery, why error) {
 		markTopic: c.bus.topic(d.Exchange, d.RoutingKey), markAt: time.Now().UTC().Format(time.RFC3339Nano),
 	})
 	sticks := false
-	for {
+	for wait := firstPause; ; wait = min(2*wait, lastPause) {
 		err := c.move(alive, d, c.bus.dead, p, func(ch *amqp.Channel) error { return declareDead(ch, c.bus.dead) })
 		if err == nil {
 			return
@@ -55,7 +55,7 @@ func (c *consumer) putAway(alive context.Context, d amqp.Delivery, why error) {
 			c.bus.sticks(1)
 			defer c.bus.sticks(-1)
 		}
-		if alive.Err() != nil || !bus.Rest(alive, firstPause) {
+		if alive.Err() != nil || !bus.Rest(alive, wait) {
 			return // the channel's end gives it back
 		}
 	}
@@ -67,14 +67,14 @@ func (c *consumer) putAway(alive context.Context, d amqp.Delivery, why error) {
 func (c *consumer) park(alive context.Context, d amqp.Delivery, m bus.Delivery, wait time.Duration) bool {
 	p := fitting(copied(d), amqp.Table{markTries: int64(m.Try - 1), markFailed: int64(m.Failed)})
 	p.Expiration = strconv.FormatInt(bus.Spread(wait).Milliseconds(), 10)
-	for {
+	for wait := firstPause; ; wait = min(2*wait, lastPause) {
 		err := c.move(alive, d, later(c.queue), p, func(ch *amqp.Channel) error { return declareLater(ch, c.queue) })
 		switch {
 		case err == nil:
 			return true
 		case fault.Reason(err) == bus.ReasonFull:
 			return false // somebody has given it a bound: it waits here
-		case alive.Err() != nil || !bus.Rest(alive, firstPause):
+		case alive.Err() != nil || !bus.Rest(alive, wait):
 			return true // the channel's end gives it back
 		}
 	}
