@@ -4,6 +4,7 @@ package process_test
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -19,7 +20,7 @@ import (
 func (w *world) second(inputs map[string]any) *world {
 	o := &world{t: w.t, dir: w.dir, c: w.c}
 	inputs["name"] = "two"
-	o.r = executor.Resource{ID: "r2", Address: "two", Connection: w.c, Inputs: inputs, Log: &o.log}
+	o.r = executor.Resource{ID: "r2-" + rand.Text(), Address: "two", Connection: w.c, Inputs: inputs, Log: &o.log}
 	o.r.Save = func(_ context.Context, state []byte) error { o.r.State = state; return nil }
 	return o
 }

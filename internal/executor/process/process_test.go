@@ -4,6 +4,7 @@ package process_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -143,7 +144,7 @@ func newWorld(t *testing.T, inputs map[string]any) *world {
 	w := &world{t: t, dir: t.TempDir()}
 	w.c = executor.Connection{"directory": w.dir}
 	inputs["name"] = "one"
-	w.r = executor.Resource{ID: "r1", Address: "one", Connection: w.c, Inputs: inputs, Log: &w.log}
+	w.r = executor.Resource{ID: "r1-" + rand.Text(), Address: "one", Connection: w.c, Inputs: inputs, Log: &w.log}
 	w.r.Save = func(_ context.Context, state []byte) error { w.r.State = state; return nil }
 	t.Cleanup(func() { end(t, w.c) })
 	return w

@@ -3,6 +3,7 @@
 package process_test
 
 import (
+	"crypto/rand"
 	"context"
 	"errors"
 	"io"
@@ -147,7 +148,7 @@ func TestSecretsInCommandsAreRefused(t *testing.T) {
 	} {
 		in := shell(sleeper)
 		in["name"], in["prepare"] = "one", tc.prepare
-		r := executor.Resource{ID: "r1", Connection: executor.Connection{"directory": t.TempDir()}, Log: io.Discard, Inputs: in}
+		r := executor.Resource{ID: rand.Text(), Connection: executor.Connection{"directory": t.TempDir()}, Log: io.Discard, Inputs: in}
 		_, err := process.New().Plan(t.Context(), r)
 		if tc.refused != fault.Is(err, fault.Invalid) || err != nil && strings.Contains(err.Error(), "sesame") {
 			t.Errorf("%s: %v", reason, err)
