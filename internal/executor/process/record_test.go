@@ -3,8 +3,8 @@
 package process_test
 
 import (
-	"crypto/rand"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
