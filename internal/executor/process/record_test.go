@@ -165,7 +165,7 @@ func TestReviveGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := w.r
-	first.ID, first.State = "r0", nil
+	first.ID, first.State = rand.Text(), nil
 	first.Save = func(context.Context, []byte) error { return nil }
 	first.Inputs = map[string]any{"name": "a-first", "program": file}
 	if _, err := process.New().Apply(t.Context(), first); err != nil {
