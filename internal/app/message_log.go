@@ -45,8 +45,8 @@ func (h heard) Refused(ctx context.Context, r command.Refusal) {
 }
 
 // refusedAs is what a request that is refused in the same way is answered with.
-// Commands that failed each time lie in the queue of those that were put aside.
-var refusedAs = map[string]int{"malformed": 400, "denied": 401, "reused": 409}
+// Commands that failed each time lie in the queue of those that were put aside besides.
+var refusedAs = map[string]int{"malformed": 400, "denied": 401, "reused": 409, "failed": 500}
 
 // keep writes the entry of a message. Whose it is nobody knows; what it says of itself
 // is told as that.
@@ -58,7 +58,7 @@ func (h heard) keep(ctx context.Context, r command.Refusal, status int) error {
 	if path == "" {
 		path = "unknown"
 	}
-	entry, err := operation.Audit{Method: "COMMAND", Path: path, Remote: "bus", Request: request}.Entry(operation.AuditStarted, 0, time.Now())
+	entry, err := operation.Audit{User: "bus", Method: "COMMAND", Path: path, Remote: "bus", Request: request}.Entry(operation.AuditStarted, 0, time.Now())
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (h heard) keep(ctx context.Context, r command.Refusal, status int) error {
 	if r.Source != "" {
 		about += ", which says that it is of " + r.Source
 	}
-	put, err := operation.Conclude(entry.Object, operation.AuditRefused, operation.AuditStatus{Status: status, About: about, Finished: time.Now()})
+	put, err := operation.Conclude(entry.Object, operation.AuditPhase(status), operation.AuditStatus{Status: status, About: about, Finished: time.Now()})
 	if err == nil {
 		_, err = h.store.Commit(ctx, ledger.Set{Actor: "bus", Cause: cause, Puts: []ledger.Put{put}})
 	}

@@ -77,11 +77,14 @@ func TestRefusedMessagesAreOnRecord(t *testing.T) {
 	if err := json.Unmarshal(entry.Status, &status); err != nil {
 		t.Fatal(err)
 	}
-	if entry.Kind != operation.AuditKind.Name || entry.Phase != operation.AuditRefused || entry.Name != "COMMAND instance.create" || entry.Org != "" ||
+	if entry.Kind != operation.AuditKind.Name || entry.Phase != operation.AuditRefused || entry.Name != "COMMAND instance.create" || entry.Org != "" || entry.Owner != "bus" ||
 		status.Status != 401 || status.About != "message m1, which says that it is of /shop" || store.sets[0].Cause != ledger.ByRequest("night-shift-4711") {
 		t.Errorf("on record is %+v, %s", entry, entry.Status)
 	}
-	refuse(ctx, command.Refusal{Outcome: "failed", Message: "m2"}) // it is put aside, with its reason
+	refuse(ctx, command.Refusal{Outcome: "failed", Message: "m2"}) // it is put aside besides, with its reason
+	if e := store.sets[1].Puts[0].Object; e.Phase != operation.AuditFailed {
+		t.Errorf("one that failed each time is on record as %+v", e)
+	}
 	for range 1000 {
 		refuse(ctx, command.Refusal{Outcome: "denied", Message: "m3"})
 	}

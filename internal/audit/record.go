@@ -43,8 +43,14 @@ type Filter struct {
 	Asked bool
 }
 
-// Done is the outcome of every change: what was refused has left none.
+// Done is the outcome of a change, but of those in ends: what was refused has left none.
 const Done = operation.AuditDone
+
+// ends are the phases of what somebody asked for that tell that it was not to be had.
+var ends = map[string]map[string]string{
+	operation.Kind.Name: {operation.Failed: operation.AuditFailed},
+	"command":           {"rejected": operation.AuditRefused, "failed": operation.AuditFailed},
+}
 
 const (
 	requested = "request:"
@@ -61,6 +67,15 @@ func RecordOf(c *ledger.Change) Record {
 	}
 	if id, ok := strings.CutPrefix(r.Cause, requested); ok {
 		r.Request = id
+	}
+	if outcome := ends[o.Kind][o.Phase]; outcome != "" && c.Op == o.Phase {
+		r.Outcome = outcome
+		var spec operation.Spec // of a command: none of it
+		if json.Unmarshal(o.Spec, &spec) == nil {
+			if id, ok := spec.Cause.Request(); ok {
+				r.Request = id // somebody asked for what has failed
+			}
+		}
 	}
 	if o.Kind != operation.AuditKind.Name {
 		return r
@@ -94,5 +109,5 @@ func (f Filter) Picks(r *Record) bool {
 
 // asked reports whether somebody wanted just this, by a request, a custom resource or a push.
 func (r *Record) asked() bool {
-	return r.Request != "" || strings.HasPrefix(r.Cause, resourced) || strings.HasPrefix(r.Cause, pushed)
+	return r.Request != "" || r.Call != "" || strings.HasPrefix(r.Cause, resourced) || strings.HasPrefix(r.Cause, pushed)
 }

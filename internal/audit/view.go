@@ -44,7 +44,7 @@ func (s *Service) List(ctx context.Context, p Page) (Records, error) {
 	}
 	out := Records{Items: []Record{}, History: head.Since}
 	q := ledger.ChangeQuery{Org: p.Org, Left: true, Limit: pageRead}
-	if p.Kind != "" && p.Outcome != "" && p.Outcome != Done {
+	if p.Kind != "" && ends[p.Kind] == nil && p.Outcome != "" && p.Outcome != Done {
 		return out, nil // calls that were refused have done nothing to anything
 	}
 	q.Kind = p.Kind

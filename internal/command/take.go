@@ -168,7 +168,7 @@ func (s *Service) carry(ctx context.Context, m *bus.Message, e envelope) (outcom
 		return Accepted, nil // the answer goes out from the log
 	}
 	if _, err := s.Store.Get(ctx, ref); fault.Is(err, fault.NotFound) {
-		if outcome, err = s.settle(ctx, who, c, answer); fault.Reason(err) != "exists" {
+		if outcome, err = s.settle(ledger.WithOrigin(ctx, fromBus), who, c, answer, ledger.ByRequest(requestID(m, e))); fault.Reason(err) != "exists" {
 			return outcome, err
 		}
 	}
@@ -181,7 +181,7 @@ func (s *Service) carry(ctx context.Context, m *bus.Message, e envelope) (outcom
 
 // settle writes down what became of a command that changed nothing: it was refused,
 // or there was nothing to change.
-func (s *Service) settle(ctx context.Context, who access.Principal, c Command, a answer) (string, error) {
+func (s *Service) settle(ctx context.Context, who access.Principal, c Command, a answer, why ledger.Cause) (string, error) {
 	now := s.Now().UTC()
 	c.Fields = ledger.Fields{"type": c.Spec.Type}
 	c.Phase, c.Status = Done, Status{Message: "nothing had to be changed", Finished: now}
@@ -192,12 +192,12 @@ func (s *Service) settle(ctx context.Context, who access.Principal, c Command, a
 	if err != nil {
 		return "", err
 	}
-	_, err = s.Store.Commit(ctx, ledger.Set{Actor: who.Actor(), Cause: cause(c.ID), Puts: []ledger.Put{put}})
+	_, err = s.Store.Commit(ctx, ledger.Set{Actor: who.Actor(), Cause: why, Puts: []ledger.Put{put}})
 	return c.Phase, err
 }
 
-// cause of what a command did.
-func cause(id string) ledger.Cause { return ledger.ByRequest(id) }
+// fromBus is where whoever sent a message is: nobody knows more.
+const fromBus = "bus"
 
 // answer is what the API said.
 type answer struct {
@@ -215,7 +215,7 @@ func (s *Service) call(ctx context.Context, m *bus.Message, e envelope, token st
 	if err != nil {
 		return answer{}, fault.New(fault.Invalid, "the subject makes no path")
 	}
-	req.RemoteAddr = "bus"
+	req.RemoteAddr = fromBus
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("X-Request-ID", requestID(m, e))

@@ -295,6 +295,7 @@ func TestHostileMessages(t *testing.T) {
 	if n := strings.Count(log, `msg="message refused" `); n != 10 { // two without a good token, seven that are no commands, one of them twice
 		t.Errorf("%d refused messages are in the log", n)
 	}
+	b.audited(t)
 }
 
 // The broker dies and comes back, and so does the server: nothing is lost, nothing is
