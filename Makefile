@@ -81,6 +81,7 @@ servers: ## the servers that tests need and that are fetched or built into the c
 	@$(GO) run ./test/servers/fetch all
 
 bench: build ## the table of docs/benchmarks.md, measured here (starts its own PostgreSQL, with fsync on)
+	@test/with-rabbitmq.sh test/with-postgres.sh true # installs what is missing
 	@DROVER_TEST_POSTGRES= DROVER_TEST_BINARY="$$PWD/bin/drover" sh -c 'for p in "-run TestTransitionTable ./internal/sqlledger" ./test/bench; do $(GO) test -tags bench -count=1 -timeout 150m -v $$p || exit 1; done'
 
 lint: ## static analysis beyond vet

@@ -108,7 +108,7 @@ func TestEventLatency(t *testing.T) {
 		l.mu.Lock()
 		l.n, l.late = 0, nil
 		l.mu.Unlock()
-		rate, seconds := setting("DROVER_BENCH_CREATES", 130), setting("DROVER_BENCH_SECONDS", 20)
+		rate, seconds := setting("DROVER_BENCH_CREATES", 150), setting("DROVER_BENCH_SECONDS", 20)
 		n := rate * seconds
 		tick := time.NewTicker(time.Second / time.Duration(rate))
 		defer tick.Stop()
