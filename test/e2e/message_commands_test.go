@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/test/drover"
+	"github.com/droverhq/drover/test/rabbitmq"
 )
 
 // booth is a template with a file, and an action that leaves a line each time.
@@ -125,5 +128,57 @@ func TestEveryCommandByMessage(t *testing.T) {
 				t.Error("it was done twice")
 			}
 		})
+	}
+}
+
+// Of a command that takes a while its sender hears that it is accepted, how it goes and
+// that it is done, in this order, and so does everybody who follows the topic. The
+// environment cannot be ready before somebody has heard how it goes.
+func TestACommandTellsHowItGoes(t *testing.T) {
+	b := onBroker(t)
+	goes(t, b.s, "template", "add", put(t, t.TempDir(), map[string]string{"template.yaml": gated, "wait.sh": waitProgram}))
+	admin, err := b.s.AdminToken()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, gate := b.inbox(t, "answers-of-admin"), filepath.Join(t.TempDir(), "gate")
+	b.reply = in.queue
+	b.ready(t)
+	topic := rabbitmq.Follow(t, b.URL, "drover.events", "*.command.#")
+	b.send(t, admin, request("slow", "environment.create", "", `{"name":"demo","template":"gated","parameters":{"gate":"`+gate+`"}}`))
+	if a := in.hear(t, "progress", "slow"); a.Phase != "accepted" || a.Progress != "Deploying" || !strings.HasPrefix(a.Object, "environment/") {
+		t.Errorf("while it goes on its sender hears %+v", a)
+	}
+	if said := in.said("slow"); slices.Contains(said, "done") {
+		t.Fatalf("it is %v, and waits for the gate", said)
+	}
+	if err := os.WriteFile(gate, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in.hear(t, "done", "slow")
+	var told []string
+	for deadline := time.After(drover.Patience); !slices.Contains(told, "done"); {
+		select {
+		case d := <-topic:
+			var e struct {
+				Type string
+				Data v1.Change
+			}
+			if err := json.Unmarshal(d.Body, &e); err != nil {
+				t.Fatal(err)
+			}
+			word, is := strings.CutPrefix(e.Type, "dev.drover.command.")
+			if !is || e.Data.Object.Name != "slow" || !strings.HasSuffix(d.RoutingKey, "."+word) {
+				t.Errorf("%s is told as %s: %s", d.RoutingKey, e.Type, d.Body)
+			}
+			told = append(told, word)
+		case <-deadline:
+			t.Fatalf("on the topic it is %v\n%s", told, b.s.Log())
+		}
+	}
+	for where, words := range map[string][]string{"its sender hears": in.said("slow"), "on the topic it is": told} {
+		if got := slices.Compact(words); !slices.Equal(got, []string{"accepted", "progress", "done"}) {
+			t.Errorf("%s %v", where, words)
+		}
 	}
 }

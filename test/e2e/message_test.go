@@ -31,7 +31,7 @@ type told struct {
 }
 
 // answer is what the sender of a command hears.
-type answer struct{ Command, Message, Phase, Operation, Object, Code, Reason string }
+type answer struct{ Command, Message, Phase, Operation, Object, Code, Reason, Progress string }
 
 // broker is a RabbitMQ, and a control plane with a data plane on it.
 type broker struct {
