@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -17,21 +18,31 @@ import (
 // inbox is a queue that outlives broker and server, and all that was answered there.
 type inbox struct {
 	queue string
+	holds func(body []byte) error // nil: it is as published
 
 	mu    sync.Mutex
 	seen  map[string]bool     // ids of answers
 	heard map[string][]string // what was said of each command, in order
 	last  map[string]answer
+	odd   []string // answers that are not as published
 	came  chan struct{}
 }
 
-// inbox makes one and listens.
+// inbox makes one and listens. By the end of the test everything that came was as the
+// server publishes it.
 func (b *broker) inbox(t *testing.T, queue string) *inbox {
 	t.Helper()
-	in := &inbox{queue: queue, seen: map[string]bool{}, heard: map[string][]string{}, last: map[string]answer{}, came: make(chan struct{}, 1)}
+	in := &inbox{queue: queue, holds: b.answerHolds(t), seen: map[string]bool{}, heard: map[string][]string{}, last: map[string]answer{}, came: make(chan struct{}, 1)}
 	if _, err := rabbitmq.Channel(t, b.URL).QueueDeclare(queue, true, false, false, false, nil); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		for _, odd := range in.odd[:min(len(in.odd), 10)] {
+			t.Error(odd)
+		}
+	})
 	in.listen(t, b.URL)
 	return in
 }
@@ -57,6 +68,11 @@ func (in *inbox) listen(t *testing.T, url string) {
 }
 
 func (in *inbox) take(d amqp.Delivery) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if err := in.holds(d.Body); err != nil {
+		in.odd = append(in.odd, fmt.Sprintf("an answer is not as published: %v\n%s", err, d.Body))
+	}
 	var e struct {
 		ID, Type string
 		Data     answer
@@ -64,8 +80,6 @@ func (in *inbox) take(d amqp.Delivery) {
 	if json.Unmarshal(d.Body, &e) != nil {
 		return // whoever waits for it says that it is missing
 	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
 	if in.seen[e.ID] {
 		return
 	}

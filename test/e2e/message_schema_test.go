@@ -15,48 +15,72 @@ import (
 	"github.com/droverhq/drover/test/drover"
 )
 
-// asPublished holds everything that is told, until a command is told to be done, against
-// the schemas that the server publishes: of the message, and of its data by itself. It
-// returns the kinds that were told of.
-func (b *broker) asPublished(t *testing.T, events <-chan amqp.Delivery, command string) map[string]bool {
+// published are the schemas that the server publishes.
+type published struct {
+	s        *drover.Server
+	admin    string
+	compiler *jsonschema.Compiler
+	known    map[string]*jsonschema.Schema
+}
+
+func (b *broker) published(t *testing.T) *published {
 	t.Helper()
 	admin, err := b.s.AdminToken()
 	if err != nil {
 		t.Fatal(err)
 	}
-	compiler := jsonschema.NewCompiler()
-	document := func(path string) string {
-		t.Helper()
-		at := b.s.URL() + path
-		a, err := drover.Ask(drover.Request{URL: at, Token: admin})
-		if err != nil || a.Status != 200 {
-			t.Fatalf("%s: %d, %v", path, a.Status, err)
-		}
-		doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(a.Body))
-		if err == nil {
-			err = compiler.AddResource(at, doc)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return at
+	return &published{s: b.s, admin: admin, compiler: jsonschema.NewCompiler(), known: map[string]*jsonschema.Schema{}}
+}
+
+// document brings one and returns where it is.
+func (p *published) document(t *testing.T, path string) string {
+	t.Helper()
+	at := p.s.URL() + path
+	a, err := drover.Ask(drover.Request{URL: at, Token: p.admin})
+	if err != nil || a.Status != 200 {
+		t.Fatalf("%s: %d, %v", path, a.Status, err)
 	}
-	known := map[string]*jsonschema.Schema{}
-	holds := func(at string, body []byte) error {
-		if known[at] == nil {
-			s, err := compiler.Compile(at)
-			if err != nil {
-				return err
-			}
-			known[at] = s
-		}
-		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(a.Body))
+	if err == nil {
+		err = p.compiler.AddResource(at, doc)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// holds tells why a text is not as the schema at a place says.
+func (p *published) holds(at string, body []byte) error {
+	if p.known[at] == nil {
+		s, err := p.compiler.Compile(at)
 		if err != nil {
 			return err
 		}
-		return known[at].Validate(value)
+		p.known[at] = s
 	}
-	messages, data, kinds := document("/api/v1/asyncapi"), map[string]string{}, map[string]bool{}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	return p.known[at].Validate(value)
+}
+
+// answerHolds tells why an answer is not as the server publishes it.
+func (b *broker) answerHolds(t *testing.T) func(body []byte) error {
+	t.Helper()
+	p := b.published(t)
+	at := p.document(t, "/api/v1/asyncapi") + "#/components/messages/answer/payload"
+	return func(body []byte) error { return p.holds(at, body) }
+}
+
+// asPublished holds everything that is told, until a command is told to be done, against
+// the schemas that the server publishes: of the message, and of its data by itself. It
+// returns the kinds that were told of.
+func (b *broker) asPublished(t *testing.T, events <-chan amqp.Delivery, command string) map[string]bool {
+	t.Helper()
+	p := b.published(t)
+	messages, data, kinds := p.document(t, "/api/v1/asyncapi"), map[string]string{}, map[string]bool{}
 	for deadline := time.After(drover.Patience); ; {
 		var d amqp.Delivery
 		select {
@@ -77,13 +101,13 @@ func (b *broker) asPublished(t *testing.T, events <-chan amqp.Delivery, command 
 		}
 		kind := c.Object.Kind
 		if data[e.DataSchema] == "" {
-			data[e.DataSchema] = document(e.DataSchema)
+			data[e.DataSchema] = p.document(t, e.DataSchema)
 		}
 		kinds[kind] = true
-		if err := holds(messages+"#/components/messages/event-"+kind+"/payload", d.Body); err != nil {
+		if err := p.holds(messages+"#/components/messages/event-"+kind+"/payload", d.Body); err != nil {
 			t.Errorf("%s is not as published: %v\n%s", e.Type, err, d.Body)
 		}
-		if err := holds(data[e.DataSchema], e.Data); err != nil {
+		if err := p.holds(data[e.DataSchema], e.Data); err != nil {
 			t.Errorf("the data of %s is not as %s says: %v\n%s", e.Type, e.DataSchema, err, e.Data)
 		}
 		if c.Object.Name == command && slices.Contains(strings.Split(e.Type, "."), "done") {

@@ -41,6 +41,7 @@ type broker struct {
 	channel *amqp.Channel
 	answers <-chan amqp.Delivery
 	reply   string
+	holds   func(answer []byte) error // nil: it is as published
 }
 
 func onBroker(t *testing.T, args ...string) *broker {
@@ -57,6 +58,7 @@ func aboveBroker(t *testing.T, r *rabbitmq.Server, way func(url string) string, 
 		url = way(url)
 	}
 	b.s = drover.Up(t, append([]string{"--bus", "rabbitmq", "--bus-options", "url=" + url}, args...)...)
+	b.holds = b.answerHolds(t)
 	b.open(t)
 	return b
 }
@@ -140,6 +142,9 @@ func (b *broker) hear(t *testing.T, id, word string) answer {
 			if err := json.Unmarshal(d.Body, &e); err != nil {
 				t.Fatalf("%v: %s", err, d.Body)
 			}
+			if err := b.holds(d.Body); err != nil {
+				t.Errorf("an answer is not as published: %v\n%s", err, d.Body)
+			}
 			if e.Data.Message == id && strings.HasSuffix(e.Type, "."+word) {
 				return e.Data
 			}
@@ -159,6 +164,9 @@ func (b *broker) refused(t *testing.T, id string) answer {
 		select {
 		case d := <-b.answers:
 			var e struct{ Data answer }
+			if err := b.holds(d.Body); err != nil {
+				t.Errorf("an answer is not as published: %v\n%s", err, d.Body)
+			}
 			if json.Unmarshal(d.Body, &e) == nil && e.Data.Phase == "rejected" && (e.Data.Message == id || id == "") {
 				return e.Data
 			}
