@@ -155,7 +155,10 @@ func (o *own) asyncAPI() node {
 		if kind == command.Kind.Name {
 			what = "accepted|rejected|progress|done|failed"
 		}
-		about := node{"allOf": []any{ref("Change"), ofKind(kind)}}
+		about := node{"anyOf": []any{
+			node{"allOf": []any{ref("Change"), ofKind(kind)}},
+			node{"type": "null", "description": "The event is of more than 1 MiB: ask the API for the object. Such an event has no dataschema"},
+		}}
 		events["event-"+kind] = message("event-"+kind, "A change of a "+kind,
 			attributes(node{"type": "string", "pattern": "^dev\\.drover\\." + kind + "\\.(" + what + ")$"}, about, "subject", "time", "sequence"))
 	}

@@ -8,12 +8,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/httpapi"
+	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/subscription"
 )
 
 var updateAsyncAPI = flag.Bool("update-asyncapi", false, "write docs/asyncapi.json anew")
@@ -189,5 +193,60 @@ func TestAsyncAPIHasEverySchema(t *testing.T) {
 	slices.Sort(got)
 	if !slices.Equal(slices.Compact(want), got) {
 		t.Errorf("the document has messages %v, and there are %v", got, want)
+	}
+}
+
+// What is sent of a change is what the document says, of one that no message can hold,
+// too.
+func TestEventsAreAsTheDocumentSays(t *testing.T) {
+	_, text := asyncAPI(t)
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("doc.json", parsed); err != nil {
+		t.Fatal(err)
+	}
+	s := payload(t, c, "event-instance")
+	change := func(kind, name string) json.RawMessage {
+		at := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+		data, err := json.Marshal(v1.Change{Seq: 7, At: at, Actor: "alice", Cause: "request:r", Op: "create", Object: v1.Object{Kind: kind, ID: "x", Version: 1, Generation: 1, Name: name, Created: at, Updated: at}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	for _, d := range []struct {
+		reason string
+		data   json.RawMessage
+		bare   bool // it goes without its data
+		good   bool
+	}{
+		{"a change", change("instance", "rex"), false, true},
+		{"a change that is too large", change("instance", strings.Repeat("x", bus.MaxBody)), true, true},
+		{"a change of another kind", change("cluster", "rex"), false, false},
+		{"no change", json.RawMessage(`"rex"`), false, false},
+	} {
+		e := subscription.NewEvent(ledger.Head{Ledger: "l", Epoch: 1}, &ledger.Change{Seq: 7, Object: ledger.Object{Ref: ledger.Ref{Kind: "instance", ID: "x"}, Version: 1}}, subscription.Shown{Data: d.data})
+		m, err := subscription.Message(&e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent, err := jsonschema.UnmarshalJSON(bytes.NewReader(m.Body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Validate(sent); (err == nil) != d.good {
+			t.Errorf("%s: %v", d.reason, err)
+		}
+		attributes := sent.(map[string]any)
+		if _, of := attributes["dataschema"]; (attributes["data"] == nil) != d.bare || of == d.bare {
+			t.Errorf("%s: its data is there: %t, and a schema of it: %t", d.reason, attributes["data"] != nil, of)
+		}
+		delete(attributes, "data")
+		if s.Validate(sent) == nil {
+			t.Errorf("%s: it needs no data", d.reason)
+		}
 	}
 }
