@@ -254,7 +254,11 @@ func (f *fake) get(r *http.Request) (any, error) {
 	if err == nil && o.Deleted != nil {
 		return nil, fault(404, "DROVER-7", "it was deleted")
 	}
-	if at, _ := strconv.Atoi(r.URL.Query().Get("at")); err == nil && at > 0 {
+	at, _ := strconv.Atoi(r.URL.Query().Get("at"))
+	if at == 1 { // the retention has removed what was before rex
+		return nil, fault(410, "DROVER-25", "there is history from 2026-05-01T12:00:00Z on (after change 1): what was before was removed by the rule of retention")
+	}
+	if err == nil && at > 0 {
 		for _, ch := range f.log[:at] {
 			if ch.Object.ID == o.ID {
 				o = ch.Object
