@@ -21,16 +21,17 @@ const (
 // promtool runs the command, and is where the test ends that has none.
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
+	const missing = "promtool is not there: `test/with-promtool.sh true` brings it"
 	path := os.Getenv("DROVER_TEST_PROMTOOL")
 	if path == "" {
 		if os.Getenv("DROVER_TEST_NO_PROMTOOL") == "1" {
-			return // reported where it was looked for
+			t.Skip(missing)
 		}
 		var err error
 		if path, err = exec.LookPath("promtool"); err != nil {
 			cache, _ := os.UserCacheDir()
 			if path = filepath.Join(cache, "drover", "promtool"); !executable(path) {
-				t.Fatal("there is no promtool: run test/with-promtool.sh go test ./test/observability, or set DROVER_TEST_NO_PROMTOOL=1")
+				t.Fatal(missing + "; DROVER_TEST_NO_PROMTOOL=1 does without")
 			}
 		}
 	}
