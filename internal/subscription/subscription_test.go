@@ -279,6 +279,65 @@ func TestAReceiverThatIsAwayForADay(t *testing.T) {
 	}
 }
 
+// Whoever follows is told that a receiver fails, and after a day of it that nothing is
+// sent to it any more: once each, however often it was tried.
+func TestTheEndOfASubscriptionIsTold(t *testing.T) {
+	w := newWorld(t, t.TempDir()+"/l.db")
+	if err := w.service.EnsureBus(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	w.service.Now, w.service.Feed = func() time.Time { return now }, still{w.store}
+	sub, _, err := w.service.Create(admin("acme"), "ours", subscription.Spec{URL: "https://a.example/x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.hook.fail(fault.New(fault.Unavailable, "away"), 0)
+	w.write(t, "acme", "unheard")
+	carry := func(ref ledger.Ref) {
+		t.Helper()
+		res, err := w.service.Reconcile(t.Context(), reconcile.Task{Ref: ref})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.Write.Puts) > 0 {
+			res.Write.Cause = ledger.BySchedule("test")
+			if _, err := w.store.Commit(t.Context(), res.Write); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	told := func() (out []string) {
+		t.Helper()
+		carry(ledger.Ref{Kind: subscription.Kind.Name, ID: subscription.BusID})
+		for _, e := range w.bus.told() {
+			var d struct{ Op string }
+			if err := json.Unmarshal(e.Data, &d); err != nil {
+				t.Fatal(err)
+			}
+			if e.Subject == sub.Ref.String() {
+				out = append(out, e.Type+" "+d.Op)
+			}
+		}
+		return out
+	}
+	for range 24 {
+		carry(sub.Ref)
+		now = now.Add(time.Hour)
+	}
+	want := []string{"dev.drover.subscription.created create", "dev.drover.subscription.moved failing"}
+	if diff := cmp.Diff(want, told()); diff != "" {
+		t.Errorf("before the day is over (-want +got):\n%s", diff)
+	}
+	for range 3 {
+		carry(sub.Ref)
+		now = now.Add(time.Hour)
+	}
+	if diff := cmp.Diff(append(want, "dev.drover.subscription.moved disabled"), told()); diff != "" {
+		t.Errorf("after it (-want +got):\n%s", diff)
+	}
+}
+
 func TestTopicsAreOneWordEach(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		a, b := rapid.String().Draw(r, "a"), rapid.String().Draw(r, "b")

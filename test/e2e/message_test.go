@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -399,7 +400,7 @@ func isNow(e told, name, phase string) bool {
 }
 
 // A receiver hears of its organisation's changes, in order, signed, and of what it
-// missed.
+// missed. It hears, too, that nothing is sent to another one any more.
 func TestSubscription(t *testing.T) {
 	var mu sync.Mutex
 	var got []told
@@ -457,6 +458,18 @@ func TestSubscription(t *testing.T) {
 			}
 		}
 		return false
+	})
+	gone := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
+	t.Cleanup(gone.Close)
+	goes(t, s, "subscription", "create", "unwanted", "--url", gone.URL, "--kind", "instance", "--token", admin)
+	goes(t, s, "create", "dinosaur", "ann", "--token", admin)
+	drover.Until(t, "the end of the other subscription to be told", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.ContainsFunc(got, func(e told) bool {
+			var c v1.Change
+			return e.Type == "dev.drover.subscription.moved" && json.Unmarshal(e.Data, &c) == nil && c.Object.Name == "unwanted" && c.Object.Phase == "disabled"
+		})
 	})
 	mu.Lock()
 	defer mu.Unlock()
