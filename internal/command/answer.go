@@ -72,18 +72,16 @@ func (s *Service) repeat(ctx context.Context, m *bus.Message, e envelope, digest
 	return "twice", s.Reply(ctx, c, ledger.NewID(), c.Phase)
 }
 
-// refuse tells the sender of a message of which no record can be made. It fails only
-// where ctx ended before: then the message comes again.
+// refuse tells the sender of a message of which no record can be made. What has no id
+// that an answer can name is answered with the correlation that the broker's own
+// properties have. It fails only where ctx ended before: then the message comes again.
 func (s *Service) refuse(ctx context.Context, m *bus.Message, e envelope, why error) error {
-	id := e.ID
-	if id == "" || !plain(id) {
-		id = m.ID
-	}
+	id := cmp.Or(fit(e.ID), fit(m.ID))
 	if m.ReplyTo == "" || own(m.ReplyTo) {
 		return nil
 	}
-	a := Answer{Command: strings.TrimPrefix(e.Type, TypePrefix), Message: id, Phase: Rejected, Code: fault.Reason(why), Reason: why.Error(), At: s.Now().UTC()}
-	if err := s.send(ctx, m.ReplyTo, id, parentOf(m, e), envelopeOf(ledger.NewID(), Rejected, a)); ctx.Err() != nil {
+	a := Answer{Command: fit(strings.TrimPrefix(e.Type, TypePrefix)), Message: id, Phase: Rejected, Code: fault.Reason(why), Reason: why.Error(), At: s.Now().UTC()}
+	if err := s.send(ctx, m.ReplyTo, cmp.Or(id, fit(m.Correlation)), parentOf(m, e), envelopeOf(ledger.NewID(), Rejected, a)); ctx.Err() != nil {
 		return err
 	}
 	return nil // it is put aside with its reason, or is worth nothing

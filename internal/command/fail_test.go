@@ -236,6 +236,37 @@ func TestIDsThatAnswersCanName(t *testing.T) {
 	}
 }
 
+// Whatever cannot be read is answered, and its sender can tell to what the answer belongs.
+func TestWhatCannotBeReadIsAnswered(t *testing.T) {
+	long := strings.Repeat("x", 256)
+	for _, c := range []struct {
+		reason, body, id, correlation string
+		message, belongs              string // what the answer says, and the broker's property of it
+	}{
+		{"an id in the message", `{"id":"m1"}`, "p1", "c1", "m1", "m1"},
+		{"one that the broker knows", `not JSON`, "p1", "c1", "p1", "p1"},
+		{"a correlation alone", `not JSON`, "", "c1", "", "c1"},
+		{"an id that is no text", `{"id":"\u0000"}`, "", "c1", "", "c1"},
+		{"an id that no answer can have", `{"id":"` + long + `"}`, "", "c1", "", "c1"},
+		{"a type that no answer can have", `{"id":"m1","specversion":"1.0","source":"/s","type":"` + strings.Repeat(long, 4<<10-1) + `"}`, "", "", "m1", "m1"},
+		{"a correlation that is no text", `not JSON`, "", "c\n1", "", ""},
+		{"nothing", `not JSON`, "", "", "", ""},
+	} {
+		_, d := atDesk(t)
+		m := bus.Message{ID: c.id, Correlation: c.correlation, ReplyTo: "answers", Body: []byte(c.body)}
+		if err := d.handle(t.Context(), bus.Delivery{Message: m, Try: 1}); !bus.IsRejected(err) {
+			t.Errorf("%s: it comes to %v", c.reason, err)
+		}
+		a, sent := d.answer(t), d.sent[0]
+		if a.Phase != command.Rejected || a.Message != c.message || sent.Correlation != c.belongs {
+			t.Errorf("%s: the answer to %q is %+v", c.reason, sent.Correlation, a)
+		}
+		if err := sent.Check(); err != nil {
+			t.Errorf("%s: %v", c.reason, err)
+		}
+	}
+}
+
 // The sender of what is too large to be taken hears why.
 func TestWhatIsTooLargeIsSaid(t *testing.T) {
 	_, d := atDesk(t)

@@ -238,6 +238,7 @@ func TestHostileMessages(t *testing.T) {
 	alice, mallory := token(t, b.s, "--org", "acme", "--user", "alice"), token(t, b.s, "--org", "evil", "--user", "mallory")
 	b.send(t, alice, request("mine", "instance.create", "dinosaurs", `{"name":"rex"}`))
 	b.hear(t, "mine", "done")
+	topic := rabbitmq.Follow(t, b.URL, "drover.events", "*.command.*.rejected")
 	for _, c := range []struct {
 		reason, id, token string
 		body              []byte
@@ -290,6 +291,31 @@ func TestHostileMessages(t *testing.T) {
 	got, err := dial(t, b.s.URL(), alice).Get(t.Context(), "dinosaurs", "rex", "")
 	if err != nil || got.Phase != "ready" {
 		t.Errorf("rex is %s, %v", got.Phase, err)
+	}
+	// Of those whose senders are known there is a record, and everybody hears of it.
+	all, err := b.s.Client(t).List(t.Context(), "commands", client.ListOptions{Size: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var known, heard []string
+	for _, o := range all.Items {
+		known = append(known, o.Name)
+	}
+	for len(heard) < 2 {
+		select {
+		case d := <-topic:
+			var e struct{ Data v1.Change }
+			if err := json.Unmarshal(d.Body, &e); err != nil {
+				t.Fatal(err)
+			}
+			heard = append(heard, e.Data.Object.Name)
+		case <-time.After(drover.Patience):
+			t.Fatalf("on the topic %v were rejected", heard)
+		}
+	}
+	slices.Sort(known)
+	if !slices.Equal(known, []string{"mine", "odd", "steal"}) || !slices.Equal(heard, []string{"steal", "odd"}) {
+		t.Errorf("there are commands %v, and on the topic %v were rejected", known, heard)
 	}
 	log := b.s.Log()
 	if strings.Contains(log, alice) || strings.Contains(log, mallory) || strings.Contains(log, "not JSON") {
