@@ -130,6 +130,32 @@ func TestFrozenBroker(t *testing.T) {
 	}
 }
 
+// Connections that are open and say nothing any more are given up for others: who sends
+// and who is told wait for half a minute at most.
+func TestSilentBroker(t *testing.T) {
+	w := open(t)
+	p := newProxy(t, w.Addr)
+	b, direct, queue := w.bus(t, "url", w.through(p.addr)), w.bus(t), bustest.Name()
+	got, _ := bustest.Collect(t, b, queue)
+	bustest.Send(t, b, queue, bus.Message{ID: "before"})
+	bustest.Receive(t, got)
+	p.hush()
+	began, sent := time.Now(), make(chan error, 1)
+	go func() { sent <- b.Send(t.Context(), queue, bus.Message{ID: "ours"}) }()
+	bustest.Send(t, direct, queue, bus.Message{ID: "theirs"})
+	if err := bustest.Receive(t, sent); err != nil {
+		t.Fatal(err)
+	}
+	for seen := map[string]bool{}; !seen["ours"] || !seen["theirs"]; {
+		seen[bustest.Receive(t, got).ID] = true
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	} else {
+		t.Logf("it took %s", took)
+	}
+}
+
 // What a bus has started is gone after its Close, whatever has happened to it.
 func TestNothingIsLeftRunning(t *testing.T) {
 	w := open(t)

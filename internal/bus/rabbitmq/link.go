@@ -16,7 +16,7 @@ import (
 
 const (
 	dialTime  = 15 * time.Second // for one try, with all of its handshakes
-	heartbeat = 10 * time.Second // a connection without one is given up after three
+	heartbeat = 10 * time.Second // the library asks for one in half of it, and gives a connection up after three of those
 	writeTime = 30 * time.Second // for what the network does not take
 	closeTime = 2 * time.Second
 

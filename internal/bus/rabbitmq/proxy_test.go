@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// proxy stands between a bus and its broker, and cuts.
+// proxy stands between a bus and its broker, and cuts or falls silent.
 type proxy struct {
 	addr, upstream string
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool
-	limit int64 // bytes that a connection passes in each direction; 0: all
+	conns map[net.Conn]bool // false: nothing gets there any more
+	limit int64             // bytes that a connection passes in each direction; 0: all
 	cuts  int
 }
 
@@ -54,13 +54,15 @@ func (p *proxy) serve(client net.Conn) {
 	p.mu.Unlock()
 	pass := func(to, from net.Conn) {
 		if limit == 0 {
-			io.Copy(to, from) //nolint:errcheck // it is over
-		} else if n, _ := io.CopyN(to, from, limit); n == limit {
+			io.Copy(mouth{to, p}, from) //nolint:errcheck // it is over
+		} else if n, _ := io.CopyN(mouth{to, p}, from, limit); n == limit {
 			p.mu.Lock()
 			p.cuts++
 			p.mu.Unlock()
 		}
-		to.Close()
+		if to == server || p.talks(to) { // who is met with silence does not hear of the end, either
+			to.Close()
+		}
 		from.Close()
 	}
 	var both sync.WaitGroup
@@ -79,6 +81,35 @@ func (p *proxy) cutAfter(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.limit = bytes
+}
+
+// mouth says nothing any more once its proxy has fallen silent.
+type mouth struct {
+	net.Conn
+	p *proxy
+}
+
+func (m mouth) Write(b []byte) (int, error) {
+	if !m.p.talks(m.Conn) {
+		return len(b), nil
+	}
+	return m.Conn.Write(b)
+}
+
+func (p *proxy) talks(to net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.conns[to]
+}
+
+// hush has all connections stay open and say nothing any more. Those that are made
+// afterwards are as ever.
+func (p *proxy) hush() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		p.conns[c] = false
+	}
 }
 
 // cut ends all connections.
