@@ -239,7 +239,17 @@ func TestFleetSomebodyOutsideIsAway(t *testing.T) {
 		})
 	}
 	t.Run("identity provider stopped", func(t *testing.T) { // the process itself, which holds what it has taken
-		before := len(f.clients(t))
+		before, carol := len(f.clients(t)), f.person(t, "carol-"+f.owner)
+		known := func(when string) { // by every replica
+			t.Helper()
+			for i, s := range f.servers {
+				var who struct{ User string }
+				if a := f.at(t, s, carol, "GET", "/api/v1/whoami", nil); a.Status != http.StatusOK || json.Unmarshal(a.Body, &who) != nil || who.User != "carol-"+f.owner {
+					t.Errorf("%s replica %d answers its user %d %s", when, i, a.Status, a.Body)
+				}
+			}
+		}
+		known("before")
 		resume, ours := f.keycloak.Pause(t)
 		if !ours && os.Getenv("DROVER_TEST_KEYCLOAK") == "" && runtime.GOOS == "linux" {
 			t.Fatal("Keycloak was started by this test, and its process cannot be found")
@@ -249,6 +259,7 @@ func TestFleetSomebodyOutsideIsAway(t *testing.T) {
 		}
 		k := order("sso-stopped")
 		wait(k, "identity provider")
+		known("without it")
 		if got := f.awaitStatus(t, alice, old.ID, "ready"); got.Failed != "" {
 			t.Errorf("what runs: %+v", got)
 		}

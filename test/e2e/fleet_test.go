@@ -435,6 +435,34 @@ func (f *fleet) clients(t testing.TB) map[string]string {
 	return out
 }
 
+// person makes an account of the realm, and a token that Keycloak gives its owner.
+func (f *fleet) person(t testing.TB, name string) (token string) {
+	t.Helper()
+	on, client, mail, password := true, "app-"+name, name+"@example.org", rand.Text()
+	f.secret(password)
+	err := asAdmin(context.Background(), f.keycloak, func(ctx context.Context, c *gocloak.GoCloak, admin string) error {
+		_, err := c.CreateClient(ctx, admin, f.realm, gocloak.Client{ClientID: &client, PublicClient: &on, DirectAccessGrantsEnabled: &on})
+		if err != nil {
+			return err
+		}
+		_, err = c.CreateUser(ctx, admin, f.realm, gocloak.User{Username: &name, Email: &mail, EmailVerified: &on, FirstName: &name, LastName: &name, Enabled: &on,
+			Credentials: &[]gocloak.CredentialRepresentation{{Type: new("password"), Value: &password}}})
+		if err != nil {
+			return err
+		}
+		got, err := c.Login(ctx, client, "", f.realm, name, password)
+		if err == nil {
+			token = got.AccessToken
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.secret(token)
+	return token
+}
+
 func (f *fleet) deleteClient(t testing.TB, id string) {
 	t.Helper()
 	own := f.clients(t)[id]
