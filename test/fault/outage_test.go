@@ -78,6 +78,9 @@ type load struct {
 // hangs is longer than any request of the server may take.
 const hangs = 90 * time.Second
 
+// late is what nobody has to wait for who is refused.
+const late = 30 * time.Second
+
 func newLoad(t *testing.T, s *drover.Server) *load {
 	token, err := s.AdminToken()
 	if err != nil {
@@ -131,13 +134,16 @@ func (l *load) one(name string) {
 	l.mu.Lock()
 	l.asked[name] = false
 	l.mu.Unlock()
+	began := time.Now()
 	_, err := l.client.Create(context.Background(), "dinosaurs", v1.CreateInstance{Name: name})
-	switch {
+	switch took := time.Since(began); {
 	case err == nil:
 		l.mu.Lock()
 		l.asked[name] = true
 		l.mu.Unlock()
 		l.accepted.Add(1)
+	case client.Status(err) == http.StatusServiceUnavailable && took > late:
+		l.t.Errorf("an order was refused after %s", took)
 	case client.Status(err) == http.StatusServiceUnavailable:
 		l.refused.Add(1)
 	default:

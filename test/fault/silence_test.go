@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/droverhq/drover/test/drover"
 	"github.com/droverhq/drover/test/postgres"
@@ -119,8 +120,12 @@ func TestDatabaseFallsSilent(t *testing.T) {
 
 	l.ease()
 	w.mute()
+	muted := time.Now()
 	l.press()
 	l.until("/readyz to say so", func() bool { return readyz(s) == http.StatusServiceUnavailable })
+	if took := time.Since(muted); took > late {
+		t.Errorf("/readyz says so after %s", took)
+	}
 	l.until("refusals", func() bool { return l.refused.Load() >= 4 })
 	if got := alive(s); got != http.StatusOK {
 		t.Errorf("/healthz answers %d", got)
