@@ -68,10 +68,11 @@ func (in *inbox) listen(t *testing.T, url string) {
 }
 
 func (in *inbox) take(d amqp.Delivery) {
+	odd := in.holds(d.Body)
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if err := in.holds(d.Body); err != nil {
-		in.odd = append(in.odd, fmt.Sprintf("an answer is not as published: %v\n%s", err, d.Body))
+	if odd != nil {
+		in.odd = append(in.odd, fmt.Sprintf("an answer is not as published: %v\n%s", odd, d.Body))
 	}
 	var e struct {
 		ID, Type string

@@ -66,12 +66,22 @@ func (p *published) holds(at string, body []byte) error {
 	return p.known[at].Validate(value)
 }
 
-// answerHolds tells why an answer is not as the server publishes it.
+// answerHolds tells why an answer is not as the server publishes it. Anybody may ask at
+// any time.
 func (b *broker) answerHolds(t *testing.T) func(body []byte) error {
 	t.Helper()
 	p := b.published(t)
-	at := p.document(t, "/api/v1/asyncapi") + "#/components/messages/answer/payload"
-	return func(body []byte) error { return p.holds(at, body) }
+	s, err := p.compiler.Compile(p.document(t, "/api/v1/asyncapi") + "#/components/messages/answer/payload")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(body []byte) error {
+		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		return s.Validate(value)
+	}
 }
 
 // asPublished holds everything that is told, until a command is told to be done, against
