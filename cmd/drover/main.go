@@ -54,7 +54,7 @@ func boot(s cli.BootstrapSettings, tell func(cli.BootstrapEvent)) app.BootstrapC
 
 func (bootstrapper) Run(ctx context.Context, s cli.BootstrapSettings, tell func(cli.BootstrapEvent)) (cli.BootstrapReport, error) {
 	r, err := app.Bootstrap(ctx, boot(s, tell))
-	return cli.BootstrapReport{Outcome: r.Outcome, Location: r.Location, State: r.State, Server: r.Server, Data: r.Data, Left: r.Left, Seconds: r.Seconds, Whole: r}, err
+	return cli.BootstrapReport{Outcome: r.Outcome, Location: r.Location, State: r.State, Server: r.Server, Data: r.Data, Namespace: r.Namespace, Left: r.Left, Seconds: r.Seconds, Whole: r}, err
 }
 
 func (bootstrapper) Status(ctx context.Context, s cli.BootstrapSettings) (map[string]bool, error) {

@@ -48,11 +48,12 @@ type BootstrapEvent struct {
 
 // BootstrapReport is what has come of it.
 type BootstrapReport struct {
-	Outcome      string                `json:"outcome"` // planned, applied, made, bootstrapped, revived, unchanged
+	Outcome      string                `json:"outcome"` // planned, applied, bootstrapped, revived, unchanged
 	Location     string                `json:"location"`
 	State        string                `json:"state"`
 	Server       string                `json:"server,omitempty"`
-	Data         string                `json:"data,omitempty"` // directory that finds the server and its admin's token
+	Data         string                `json:"data,omitempty"`      // directory that finds the server and its admin's token
+	Namespace    string                `json:"namespace,omitempty"` // of a cluster; empty: it is on this machine
 	Outputs      map[string]any        `json:"outputs,omitempty"`
 	Repositories []BootstrapRepository `json:"repositories,omitempty"`
 	Left         []string              `json:"left,omitempty"` // what was left out, and why
@@ -75,6 +76,7 @@ type bootstrap struct {
 	began  time.Time
 	where  metaSite
 	report BootstrapReport
+	tunnel *tunnel // into the cluster; nil: there is none
 	// revived: something was started again that did not run.
 	revived bool
 }
@@ -127,16 +129,13 @@ func (b *bootstrap) run(ctx context.Context) error {
 	if err != nil || b.report.Outcome == "applied" {
 		return err
 	}
-	if b.where.kind != "local" {
-		// Its ledger can be reached from within the cluster alone.
-		b.report.Outcome = "made"
-		return nil
+	var end func()
+	if b.where.cluster != nil { // what is in it is reached through its API alone
+		b.report.Namespace = b.Namespace
+		b.tunnel, ctx, end = dig(ctx, b.where.cluster)
+		defer end()
 	}
-	fresh, err := b.handOver(ctx)
-	if err != nil {
-		return err
-	}
-	sent, err := b.repositories(ctx)
+	fresh, sent, err := b.deliver(ctx)
 	if err != nil {
 		return err
 	}
@@ -149,6 +148,17 @@ func (b *bootstrap) run(ctx context.Context) error {
 		b.report.Outcome = "unchanged"
 	}
 	return nil
+}
+
+// deliver hands the environment over, and sends the others.
+func (b *bootstrap) deliver(ctx context.Context) (fresh, sent bool, err error) {
+	if fresh, err = b.handOver(ctx); err == nil {
+		sent, err = b.repositories(ctx)
+	}
+	if cause := context.Cause(ctx); err != nil && fault.Reason(cause) == "tunnel" {
+		err = cause // it is why the rest could not go on
+	}
+	return fresh, sent, err
 }
 
 func (b *bootstrap) runDir() string { return filepath.Join(b.State, "run") }

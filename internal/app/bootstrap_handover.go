@@ -36,6 +36,13 @@ func (b *bootstrap) handOver(ctx context.Context) (fresh bool, err error) {
 	if server == "" || database == "" || key == "" {
 		return false, fault.New(fault.Invalid, "the meta template has no outputs server, database and master_key: it cannot be handed over").Because("outputs")
 	}
+	// Before the mark: whoever cannot get in keeps what he has made.
+	if database, err = b.tunnel.at(database); err != nil {
+		return false, err
+	}
+	if err := b.tunnel.answers(server, text("server_secret")); err != nil {
+		return false, err
+	}
 	bundle, err := s.environments.HandOver(ctx, metaName, server)
 	if err != nil {
 		return false, err

@@ -35,7 +35,7 @@ func (b *bootstrap) kubernetesSite() (metaSite, error) {
 	if err != nil {
 		return metaSite{}, err
 	}
-	where := metaSite{kind: "kubernetes", parameters: map[string]any{
+	where := metaSite{kind: "kubernetes", cluster: cluster, parameters: map[string]any{
 		"namespace": b.Namespace, "image": cmp.Or(b.Image, "droverhq/drover:"+cmp.Or(b.Version, "latest")), "cert_manager": certificates,
 	}, once: []string{"cert_manager"}}
 	if !certificates {

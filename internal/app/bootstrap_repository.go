@@ -118,14 +118,20 @@ func (b *bootstrap) desk(ctx context.Context) (*desk, error) {
 		return nil, err
 	}
 	text := func(name string) string { t, _ := out[name].(string); return t }
-	broker, err := url.Parse(text("broker"))
+	within := map[string]string{}
+	for _, name := range []string{"broker", "database"} {
+		if within[name], err = b.tunnel.at(text(name)); err != nil {
+			return nil, err
+		}
+	}
+	broker, err := url.Parse(within["broker"])
 	if err != nil || broker.Host == "" {
 		return nil, fault.New(fault.Invalid, "the meta template has no output broker: commands cannot be sent").Because("outputs")
 	}
 	broker.User = url.UserPassword("drover", text("broker_password"))
 	d := &desk{}
 	d.meta, _, _ = strings.Cut(e.Spec.Version, "@")
-	if d.to, err = b.replica(ctx, text("database"), text("master_key")); err != nil {
+	if d.to, err = b.replica(ctx, within["database"], text("master_key")); err != nil {
 		return nil, err
 	}
 	with := bus.Options{"url": broker.String()}

@@ -19,6 +19,7 @@ import (
 	"github.com/droverhq/drover/internal/executor/process"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/manifest"
 )
 
 // metaSite is where a bootstrap goes to.
@@ -27,6 +28,7 @@ type metaSite struct {
 	connections []connection.Connection
 	parameters  map[string]any
 	left        []string
+	cluster     *manifest.Client            // what is made is within it; nil: on this machine
 	ready       func(context.Context) error // refuses before anything is made
 	absent      func(context.Context) bool  // nothing can be asked there yet; nil: it can
 	once        []string                    // parameters that stay as they were first

@@ -47,6 +47,7 @@ type BootstrapEvent struct {
 // BootstrapReport is what has come of it.
 type BootstrapReport struct {
 	Outcome, Location, State, Server, Data string
+	Namespace                              string // of a cluster; empty: it is on this machine
 	Left                                   []string
 	Seconds                                float64
 	Whole                                  any // for programs
@@ -142,8 +143,6 @@ func (c *CLI) bootstrapped(r BootstrapReport, err error, asJSON bool) error {
 		c.printf("nothing was touched; the same command without --dry-run makes it\n")
 	case "applied":
 		c.printf("everything is applied; whether it works was not waited for, and nothing was handed over: run the same command without --no-wait\n")
-	case "made":
-		c.printf("everything works; it is kept from here (%s), not by the Drover in the cluster: run the same command again to mend it\n", clean(r.State, false))
 	case "revived":
 		c.printf("what did not run was started again; the Drover at %s keeps the environment meta\n", clean(r.Server, false))
 	case "unchanged":
@@ -151,6 +150,10 @@ func (c *CLI) bootstrapped(r BootstrapReport, err error, asJSON bool) error {
 	default:
 		c.printf("Drover is at %s after %s\n", clean(r.Server, false), seconds(time.Duration(r.Seconds*float64(time.Second))))
 		c.printf("  the keys of everything are in %s: keep it safe\n", clean(r.State, false))
+		if r.Namespace != "" { // its token is where it is
+			c.printf("  try: kubectl --namespace %s exec deploy/drover -- /drover env describe meta\n", clean(r.Namespace, false))
+			return nil
+		}
 		c.printf("  try: drover env describe meta --data-dir %s\n", clean(r.Data, false))
 	}
 	return nil
