@@ -6,6 +6,7 @@ import (
 	"net/url"
 
 	"github.com/droverhq/drover/internal/environment"
+	"github.com/droverhq/drover/internal/manifest"
 	"github.com/droverhq/drover/internal/source"
 	"github.com/droverhq/drover/internal/template"
 )
@@ -73,4 +74,27 @@ func Clone(ctx context.Context, bin string, at *url.URL) error {
 		err = errors.Join(err, d.remove())
 	}
 	return err
+}
+
+// ServiceOf is serviceOf.
+var ServiceOf = serviceOf
+
+// Dig begins a tunnel into a cluster.
+func Dig(ctx context.Context, kubeconfig []byte) (at func(string) (string, error), inside context.Context, end func(), err error) {
+	cluster, err := manifest.Open(manifest.Config{Kubeconfig: kubeconfig})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	t, inside, end := dig(ctx, cluster)
+	return t.at, inside, end, nil
+}
+
+// Throughout is where an address leads without a tunnel, and with one that knows a way.
+func Throughout(address, host, here string) (none, through string, err error) {
+	var no *tunnel
+	if none, err = no.at(address); err != nil {
+		return none, "", err
+	}
+	through, err = (&tunnel{here: map[string]string{host: here}}).at(address)
+	return none, through, err
 }

@@ -131,10 +131,16 @@ func (w *world) local(more ...string) []string {
 	return append([]string{"--location", "local", "--state", w.state, "--port", strconv.Itoa(w.port), "-o", "json", "--timeout", patience.String()}, more...)
 }
 
-// boot runs it until it ends, or kills it after so many lines; 0: never.
+// boot runs it on this machine until it ends, or kills it after so many lines; 0: never.
 func (w *world) boot(killAfter int, more ...string) (lines []line, said string, killed bool, code int) {
 	w.t.Helper()
-	cmd := w.command(w.local(more...)...)
+	return w.steps(killAfter, w.local(more...)...)
+}
+
+// steps is boot wherever the arguments say.
+func (w *world) steps(killAfter int, args ...string) (lines []line, said string, killed bool, code int) {
+	w.t.Helper()
+	cmd := w.command(args...)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	cmd.WaitDelay = time.Second

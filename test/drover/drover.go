@@ -58,6 +58,7 @@ type Server struct {
 	Routes  string
 	Args    []string // more flags
 	Env     []string // more environment
+	Under   []string // program, with its arguments, that becomes the binary; empty: none
 	// Files are what it is known by, and what is shown to it; none: it speaks http.
 	Files keypair.Files
 
@@ -111,6 +112,7 @@ func (s *Server) Launch() error {
 	if s.Mode == "up" {
 		args = append(args, "--routes", s.Routes)
 	}
+	s.under = s.Under
 	return s.launch(append(args, s.Args...), s.Env)
 }
 

@@ -4,22 +4,25 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 )
 
 // process is one run of the binary after another.
 type process struct {
-	cmd  *exec.Cmd
-	log  *syncBuffer // of all runs
-	done chan struct{}
+	under []string
+	cmd   *exec.Cmd
+	log   *syncBuffer // of all runs
+	done  chan struct{}
 }
 
 func (p *process) launch(args, env []string) error {
 	if p.log == nil {
 		p.log = &syncBuffer{}
 	}
-	cmd := exec.Command(Binary(), args...)
+	line := append(append(slices.Clone(p.under), Binary()), args...)
+	cmd := exec.Command(line[0], line[1:]...)
 	cmd.Stdout, cmd.Stderr = p.log, p.log
 	cmd.Env = append(append(os.Environ(), "DROVER_CONFIG="), env...)
 	// Instances inherit what the process prints to: nobody waits for them.

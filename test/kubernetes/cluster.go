@@ -53,6 +53,7 @@ type Option func(*options)
 
 type options struct {
 	controllers bool
+	workloads   bool
 	quota       int64
 	flags       []string
 }
@@ -187,7 +188,7 @@ func launch(etcd, kube string, o options) (c *Cluster, err error) {
 	}
 	// They give up where the API server is not well within ten seconds, and on a busy
 	// machine it is not: they begin when it is.
-	c.Controllers = c.process("kube-controller-manager", filepath.Join(kube, "kube-controller-manager"), c.controllerFlags())
+	c.Controllers = c.process("kube-controller-manager", filepath.Join(kube, "kube-controller-manager"), c.controllerFlags(o))
 	if err = c.Controllers.Start(); err != nil {
 		return c, err
 	}

@@ -25,6 +25,8 @@ func (c *Cluster) apiFlags(etcd, port string, o options) []string {
 		"--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + c.file("accounts.key"),
 		"--service-account-signing-key-file=" + c.file("accounts.key"),
+		"--kubelet-certificate-authority=" + c.file("ca.crt"), "--kubelet-preferred-address-types=InternalIP",
+		"--kubelet-client-certificate=" + c.file("kubelet-client.crt"), "--kubelet-client-key=" + c.file("kubelet-client.key"),
 		"--service-cluster-ip-range=10.0.0.0/24", "--profiling=false", "--shutdown-delay-duration=0s",
 	}
 	if !o.controllers { // nobody makes the accounts that pods would need
@@ -33,11 +35,15 @@ func (c *Cluster) apiFlags(etcd, port string, o options) []string {
 	return append(flags, o.flags...)
 }
 
-func (c *Cluster) controllerFlags() []string {
+func (c *Cluster) controllerFlags(o options) []string {
+	more := ""
+	if o.workloads {
+		more = ",deployment-controller,replicaset-controller,statefulset-controller"
+	}
 	return []string{
 		"--kubeconfig=" + c.file("kubeconfig"), "--leader-elect=false", "--secure-port=0", "--profiling=false",
 		"--service-account-private-key-file=" + c.file("accounts.key"), "--root-ca-file=" + c.file("ca.crt"),
 		"--controllers=namespace-controller,garbage-collector-controller,serviceaccount-controller," +
-			"serviceaccount-token-controller,resourcequota-controller,clusterrole-aggregation-controller",
+			"serviceaccount-token-controller,resourcequota-controller,clusterrole-aggregation-controller" + more,
 	}
 }

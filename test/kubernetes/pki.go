@@ -81,8 +81,8 @@ func block(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// lay writes what the servers read: the authority, the API server's certificate,
-// and the key of service accounts' tokens.
+// lay writes what the servers read: the authority, the API server's certificates, as
+// a server and to kubelets, and the key of service accounts' tokens.
 func (a *authority) lay(dir string) error {
 	cert, key, err := a.server()
 	if err != nil {
@@ -92,7 +92,12 @@ func (a *authority) lay(dir string) error {
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{"ca.crt": a.pem, "server.crt": cert, "server.key": key, "accounts.key": accounts} {
+	shown, shownKey, err := a.client(kubeletClient, nil)
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{"ca.crt": a.pem, "server.crt": cert, "server.key": key, "accounts.key": accounts,
+		"kubelet-client.crt": shown, "kubelet-client.key": shownKey} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return err
 		}
