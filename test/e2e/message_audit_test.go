@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/test/drover"
 )
 
 // audited holds what an auditor sees of hostile messages against what was sent.
@@ -14,7 +15,12 @@ func (b *broker) audited(t *testing.T) {
 	t.Helper()
 	by := map[int]int{}
 	rejected := map[string]v1.AuditRecord{}
-	lines := bufio.NewScanner(strings.NewReader(goes(t, b.s, "audit", "--outcome", "refused", "-o", "jsonl")))
+	out := ""
+	drover.Until(t, "all that was refused to be on record", func() bool { // its sender hears of it first
+		out = goes(t, b.s, "audit", "--outcome", "refused", "-o", "jsonl")
+		return strings.Count(out, `"COMMAND `) >= 10
+	})
+	lines := bufio.NewScanner(strings.NewReader(out))
 	for lines.Scan() {
 		var r v1.AuditRecord
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {

@@ -317,6 +317,9 @@ func TestHostileMessages(t *testing.T) {
 	if !slices.Equal(known, []string{"mine", "odd", "steal"}) || !slices.Equal(heard, []string{"steal", "odd"}) {
 		t.Errorf("there are commands %v, and on the topic %v were rejected", known, heard)
 	}
+	drover.Until(t, "all that was refused to be in the log", func() bool { // its sender hears of it first
+		return strings.Count(b.s.Log(), `msg="message refused" `) >= 10
+	})
 	log := b.s.Log()
 	if strings.Contains(log, alice) || strings.Contains(log, mallory) || strings.Contains(log, "not JSON") {
 		t.Error("a token, or what a message says, is in the log")
