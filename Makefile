@@ -8,6 +8,8 @@ LDFLAGS = -s -w -X main.version=$(VERSION)
 # What needs the built binary, or a server that is built or fetched, runs in `make e2e`, and only there. The longest come first.
 ALL     = ./test/e2e ./test/dataplane ./test/schemathesis ./test/gitops ./test/fault $(shell grep -rlE '^//go:build .*e2e' --include='*_test.go' internal test | xargs -n1 dirname | sort -u | sed 's,^,./,')
 E2E     = $(ALL)
+# Packages at once: on two cores they wait more than they compute.
+ATONCE  = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Those that need no server that is built can run while these are; the rest is LATE.
 EARLY   = ./test/schemathesis ./test/fault ./test/keycloak ./internal/sso/keycloak
 LATE    = $(filter-out $(EARLY),$(ALL))
@@ -60,7 +62,7 @@ test: ## all tests, with the servers they need (PostgreSQL, RabbitMQ, BIND, an e
 	@test/with-promtool.sh test/with-dns.sh test/with-rabbitmq.sh test/with-postgres.sh sh -c '$(GO) test -json $(UNIT) | $(GO) run ./test/report test'
 
 e2e: build ## tests on the built binary, on Keycloak, Kubernetes, Argo CD, Consul, OpenBao and RabbitMQ, with clients of other fleet managers, and with made-up requests
-	@test/with-kubernetes.sh test/with-argocd.sh test/with-backends.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-rabbitmq.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -vet=off -count=1 -timeout 45m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
+	@test/with-kubernetes.sh test/with-argocd.sh test/with-backends.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-rabbitmq.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -vet=off -p $(ATONCE) -count=1 -timeout 45m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
 
 e2e/large: build ## deployments of repositories of 2 GiB (some minutes, and 6 GB below the directory for temporary files)
 	@test/with-kubernetes.sh test/with-argocd.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" DROVER_TEST_REPOSITORY_MIB=$(or $(MIB),2048) $(GO) test -count=1 -timeout 60m -v -tags e2e -run "^TestLargeRepositories$$" ./test/gitops'
