@@ -12,6 +12,7 @@ import (
 
 	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/command"
+	"github.com/droverhq/drover/internal/httpapi"
 )
 
 // eventsPage is what people read of messages.
@@ -47,6 +48,15 @@ func TestTheTableOfCommandsIsTrue(t *testing.T) {
 	}
 	if want := command.Names(); !slices.Equal(got, want) {
 		t.Errorf("the table has %v, and there are %v", got, want)
+	}
+}
+
+// The kinds that are told of are those of the code, all of them.
+func TestTheListOfKindsIsTrue(t *testing.T) {
+	_, rest, _ := strings.Cut(eventsPage(t), "is the kind of object, one of: ")
+	list, _, _ := strings.Cut(rest, ".\n")
+	if want := "`" + strings.Join(httpapi.EventKinds(), "` `") + "`"; strings.Join(strings.Fields(list), " ") != want {
+		t.Errorf("the page has\n%s\nand there are\n%s", list, want)
 	}
 }
 
