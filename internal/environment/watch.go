@@ -35,8 +35,8 @@ type watched struct {
 }
 
 // Watch has executors tell when a resource that is ready may have changed, so that
-// drift is known at once, until ctx ends. There is one goroutine for each that is
-// watched, at most a thousand, which all end with it; what it misses is polled.
+// drift is known at once, until ctx ends. There are one or two goroutines for each that
+// is watched, at most two thousand, which all end with it; what it misses is polled.
 func (s *Service) Watch(ctx context.Context, feed *ledger.Feed) error {
 	log, ok := s.Store.(ledger.Log)
 	if !ok {
@@ -169,23 +169,37 @@ func (w *watches) subject(ctx context.Context, r Resource) (*call, error) {
 		org: e.Org, owner: e.Owner, template: e.Spec.Template, operator: e.Spec.Operator, there: &r, inputs: inputs})
 }
 
-// waker wakes a resource, once in a while at most: the one that comes too early
-// wakes it later, so that the last change is always seen.
+// waker wakes a resource, once in a while at most. Every change is followed by a wake
+// that is written after it: one that comes too early waits here, and not in the ledger,
+// where it would become due with an earlier one, and be spent before the next change.
 func (w *watches) waker(ctx context.Context, r Resource) func() {
 	var mu sync.Mutex
 	var last time.Time
+	waits := false
+	wake := func() {
+		mu.Lock()
+		last, waits = time.Now(), false
+		mu.Unlock()
+		_, _ = w.Store.Commit(ctx, ledger.Set{Actor: "system", Cause: byWatch, Wakes: []ledger.Wake{wakeOf(KindResource.Name, r.ID, r.Org)}}) // what is lost is polled
+	}
 	return func() {
 		mu.Lock()
-		now, wake := time.Now(), wakeOf(KindResource.Name, r.ID, r.Org)
-		if !now.After(last) { // one is on its way that comes after this change
-			mu.Unlock()
-			return
-		}
-		if since := now.Sub(last); since < wakePause {
-			wake.After = wakePause - since
-		}
-		last = now.Add(wake.After)
+		first := !waits
+		waits = true
+		pause := wakePause - time.Since(last)
 		mu.Unlock()
-		_, _ = w.Store.Commit(ctx, ledger.Set{Actor: "system", Cause: byWatch, Wakes: []ledger.Wake{wake}}) // what is lost is polled
+		switch {
+		case !first: // one is on its way that is written after this change
+		case pause <= 0:
+			wake()
+		default:
+			w.done.Go(func() {
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+					wake()
+				}
+			})
+		}
 	}
 }

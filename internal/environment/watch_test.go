@@ -102,3 +102,42 @@ func TestWatch(t *testing.T) {
 	stop()
 	heard(t, s.ended, "web")
 }
+
+// Two changes are told in a burst, and looked at in one run, before the time for which
+// the second was put off. What changes within that time is known all the same.
+func TestWatchForgetsNothingAfterABurst(t *testing.T) {
+	w := newWorld(t, t.TempDir())
+	s := &sentry{garden: &garden{forge: w.forge}, tells: map[string]func(){}, began: make(chan string, 8), ended: make(chan string, 8)}
+	w.configs = append(w.configs, func(c *environment.Config) { c.Executors["forge"] = s })
+	w.open()
+	defer w.store.Close()
+	w.add("1", drifting(nil, "db"))
+	e := w.up("staging", nil)
+	ctx, stop := context.WithCancel(context.Background())
+	feed := ledger.NewFeed(w.store.Ledger)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { _ = feed.Run(ctx) })
+	tasks.Go(func() { _ = w.s.Watch(ctx, feed) })
+	defer tasks.Wait()
+	defer stop()
+	heard(t, s.began, "db")
+
+	looks := s.looks
+	s.tell("db")
+	s.tell("db")
+	for end := time.Now().Add(time.Minute); s.looks == looks; time.Sleep(time.Millisecond) {
+		if w.work(10 * time.Millisecond); time.Now().After(end) {
+			t.Fatal("nobody has looked")
+		}
+	}
+	s.spoil(w.resources(e.ID)["db"])
+	s.tell("db")
+	for range 100 { // a minute by its clock: nobody looks by himself before
+		w.work(600 * time.Millisecond)
+		if len(w.drifts(e)["db"]) > 0 {
+			return
+		}
+		time.Sleep(30 * time.Millisecond)
+	}
+	t.Error("a change right after a look is not known")
+}

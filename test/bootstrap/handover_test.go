@@ -213,7 +213,6 @@ func (p *plane) keeps() {
 		if err := all.Delete(ctx, one.name, metav1.DeleteOptions{}); err != nil {
 			p.t.Fatal(err)
 		}
-		p.looks()
 		drover.Until(p.t, one.name+", which was deleted, is there again", func() bool {
 			_, err := all.Get(ctx, one.name, metav1.GetOptions{})
 			return err == nil
@@ -228,7 +227,6 @@ func (p *plane) keeps() {
 	if _, err := p.kube.RbacV1().Roles(p.room).Update(ctx, role, metav1.UpdateOptions{}); err != nil {
 		p.t.Fatal(err)
 	}
-	p.looks()
 	drover.Until(p.t, "a right too many is taken away", func() bool {
 		role, err := p.kube.RbacV1().Roles(p.room).Get(ctx, "drover", metav1.GetOptions{})
 		return err == nil && len(role.Rules) == was
@@ -243,15 +241,6 @@ func (p *plane) keeps() {
 		}
 		return err == nil && n >= 4
 	})
-}
-
-// looks has the new Drover look at everything: one that has just taken over may not be
-// watching all of it yet.
-func (p *plane) looks() {
-	p.t.Helper()
-	if out, said, code := p.made[0].Run("env", "drift", "meta", "--now"); code == 2 {
-		p.t.Fatalf("it cannot be asked to look: %s%s", out, said)
-	}
 }
 
 // moves has Drover make itself of another image, as far as there are pods of it.
