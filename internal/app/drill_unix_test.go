@@ -17,7 +17,7 @@ import (
 // What runs as PostgreSQL's user puts links where the drill writes.
 func TestDrillWritesThroughNoLinks(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root runs PostgreSQL as another user")
+		t.Skip("PostgreSQL runs as whoever drills then: nobody else could put a link there (root runs it)")
 	}
 	victims, bin := t.TempDir(), t.TempDir()
 	for _, dir := range []string{victims, bin, filepath.Dir(victims)} {
