@@ -37,6 +37,7 @@ type Config struct {
 	Parallel     int           // items applied at a time; default 8
 	Logger       *slog.Logger  // default: none
 	Tracer       *trace.Tracer // of items that are wanted in a trace; default: none is followed
+	Resting      func() string // names what the runtime calls and gives a rest; default: nothing
 }
 
 const (
@@ -87,6 +88,9 @@ func New(cfg Config) (*Agent, error) {
 	}
 	if cfg.Parallel <= 0 {
 		cfg.Parallel = 8
+	}
+	if cfg.Resting == nil {
+		cfg.Resting = func() string { return "" }
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

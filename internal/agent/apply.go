@@ -113,18 +113,25 @@ func (q *line) run() {
 	q.workers--
 }
 
-// current reports whether the item is still the one that is wanted.
-func (a *Agent) current(e entry) bool {
+// current reports whether the item is still the one that is wanted, and has it be of
+// the epoch that told it last.
+func (a *Agent) current(e *entry) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.wants(e)
+	if !a.wants(*e) {
+		return false
+	}
+	k := a.book.items[e.item.ID]
+	e.item.Epoch, e.item.Proof = k.epoch, k.item.Proof
+	return true
 }
 
 // wants is current under the lock. What is no longer listed is left alone: a
-// removal among it is not begun.
+// removal among it is not begun, nor anything that only an epoch before wanted. What
+// runs of that goes on: a runtime looks after what it was given.
 func (a *Agent) wants(e entry) bool {
 	k := a.book.items[e.item.ID]
-	return a.frozen == "" && k != nil && keyOf(k.item) == e.key && (k.listed || !e.delete)
+	return a.frozen == "" && k != nil && keyOf(k.item) == e.key && (k.listed || !e.delete && (k.runs || k.epoch == a.mark.Epoch))
 }
 
 // entry is the work that an item of the book makes. A removal, which says nothing of
@@ -142,7 +149,7 @@ func (k *known) entry() entry {
 
 // applyOne gives an item to the runtime, again after a while if it fails.
 func (a *Agent) applyOne(ctx context.Context, e entry) {
-	if ctx.Err() != nil || !a.current(e) {
+	if ctx.Err() != nil || !a.current(&e) {
 		return
 	}
 	applying, span := a.follow(e.item.About(ctx), &e)

@@ -15,6 +15,7 @@ type known struct {
 	item   v1.Item // the newest whole one that was good; without an id: none yet
 	epoch  int64   // of the ledger that told it
 	listed bool    // by the newest answer; what is not is left alone
+	runs   bool    // the data plane had it when the agent began; not kept
 	// head is what is listed where that is not the item: one whose body has not
 	// come yet, or one that is barred. nil: the item is what is listed.
 	head   *v1.Item

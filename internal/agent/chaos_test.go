@@ -78,7 +78,7 @@ type spy struct {
 	*simulated.Runtime
 	mu      sync.Mutex
 	asked   map[string]bool  // ids whose removal the control plane has asked for
-	removed map[string]int64 // generations in which ids were removed
+	removed map[string]int64 // generations in which ids were removed and not wanted anew since
 	wrong   []string
 }
 
@@ -97,6 +97,8 @@ func (r *spy) Apply(ctx context.Context, it runtime.Item) error {
 		r.removed[it.ID] = max(r.removed[it.ID], it.Generation)
 	case it.Generation <= r.removed[it.ID]:
 		r.wrong = append(r.wrong, fmt.Sprintf("%s was removed at generation %d and made again at %d", it.ID, r.removed[it.ID], it.Generation))
+	default: // wanted anew since: what a restored ledger lists of it is what runs, not what was removed
+		delete(r.removed, it.ID)
 	}
 	return err
 }
@@ -153,6 +155,22 @@ func TestBadDays(t *testing.T) {
 			r.Error(what)
 		}
 	})
+}
+
+// What was removed, wanted anew and then restored to an order from before its removal is
+// not brought back: it is there.
+func TestRestoreOfWhatIsWantedAnew(t *testing.T) {
+	long := 8 * time.Second
+	plan := []day{{"want", "a", false, long}, {"backup", "", false, 0}, {"remove", "a", false, long}, {"drop", "a", false, long},
+		{"want", "a", false, long}, {"restore", "", false, long}}
+	for dice := range uint64(20) {
+		dir := t.TempDir()
+		var wrong []string
+		synctest.Test(t, func(t *testing.T) { wrong = live(t, plan, dice, dir) })
+		for _, what := range wrong {
+			t.Errorf("dice %d: %s", dice, what)
+		}
+	}
 }
 
 // live goes through the days and returns what was wrong.

@@ -151,6 +151,7 @@ func (a *Agent) resume(now []runtime.Observed) {
 			a.book.change(id, func(k *known) { k.item, k.listed = v1.Item{}, false })
 			continue
 		}
+		k.runs = runs && o.Generation == k.item.Generation
 		if k.listed || !k.item.Delete {
 			a.work.put(k.entry())
 		}

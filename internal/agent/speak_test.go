@@ -194,7 +194,7 @@ func TestStepsAndFacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
 		rt := &moody{Runtime: simulated.New(simulated.Config{})}
-		stop := start(t, s, rt, t.TempDir())
+		stop := start(t, s, rt, t.TempDir(), func(c *agent.Config) { c.Resting = func() string { return "its API server" } })
 		defer stop()
 		step := item("operators.kafka", 4)
 		step.Kind = "step"
@@ -205,7 +205,7 @@ func TestStepsAndFacts(t *testing.T) {
 			t.Error(diff)
 		}
 		m := s.newest()
-		if p := m.Platform; p.Applications != 4 || p.Reconciled != 3 || p.Operations != 2 || !p.Jsonnet {
+		if p := m.Platform; p.Applications != 4 || p.Reconciled != 3 || p.Operations != 2 || !p.Jsonnet || !p.NoHealth || p.Left != "a, b" || p.Resting != "its API server" {
 			t.Errorf("it says %+v of an Argo CD", p)
 		}
 		if diff := cmp.Diff(map[string]v1.Units{"kafka/standard": {Max: 5, Remaining: 2}}, m.Units); diff != "" || !m.Ready || m.Platform.Nodes != 3 {
@@ -246,7 +246,7 @@ func (r *moody) set(unready string, err error) {
 func (r *moody) Facts(context.Context) (runtime.Facts, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return runtime.Facts{Capacity: 7, Kind: "kubernetes", Nodes: 3, Engine: runtime.Engine{Applications: 4, Reconciled: 3, Operations: 2, Jsonnet: true}, Unready: r.unready,
+	return runtime.Facts{Capacity: 7, Kind: "kubernetes", Nodes: 3, Engine: runtime.Engine{Applications: 4, Reconciled: 3, Operations: 2, Jsonnet: true, NoHealth: true, Left: "a, b"}, Unready: r.unready,
 		Units: map[string]runtime.Units{"kafka/standard": {Max: 5, Remaining: 2}}}, nil
 }
 

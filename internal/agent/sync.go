@@ -154,7 +154,7 @@ func (l *loop) compose(ctx context.Context, held bool) *flight {
 	if l.facts.Kind != "" {
 		e := l.facts.Engine
 		m.Platform = &v1.Platform{Kind: l.facts.Kind, Version: l.facts.Version, Nodes: l.facts.Nodes, Routes: l.facts.Routes,
-			Applications: e.Applications, Reconciled: e.Reconciled, Operations: e.Operations, Jsonnet: e.Jsonnet}
+			Applications: e.Applications, Reconciled: e.Reconciled, Operations: e.Operations, Jsonnet: e.Jsonnet, NoHealth: e.NoHealth, Left: e.Left, Resting: l.cfg.Resting()}
 	}
 	if l.keys != nil {
 		m.Keys = l.keys.digest
