@@ -1,7 +1,9 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +17,7 @@ type Feed struct {
 	poll time.Duration
 
 	mu    sync.Mutex
-	ring  []Change // the newest changes, dense, oldest first
+	ring  []Change // the newest changes, oldest first
 	bytes int      // of their documents
 	head  int64    // newest sequence read
 	moved chan struct{}
@@ -118,7 +120,9 @@ func (f *Feed) Next(ctx context.Context, after int64) ([]Change, error) {
 		behind := f.head > after
 		var found []Change
 		if behind && len(f.ring) > 0 && f.ring[0].Seq <= after+1 {
-			found = f.ring[after+1-f.ring[0].Seq:]
+			// Sequences have gaps where somebody else has written the head.
+			at, _ := slices.BinarySearchFunc(f.ring, after+1, func(c Change, seq int64) int { return cmp.Compare(c.Seq, seq) })
+			found = f.ring[at:]
 		}
 		f.mu.Unlock()
 		if len(found) > 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"regexp"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -145,6 +146,63 @@ func TestFeed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Somebody else has moved the head: the sequences between are nobody's, and who follows
+// goes on behind them.
+func TestFeedWithAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &gapFake{logFake{hints: make(chan struct{}, 1)}}
+		feed := ledger.NewFeed(l)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- feed.Run(ctx) }()
+		for _, n := range []int{0, 2, 3} {
+			l.write(n, true)
+			synctest.Wait()
+		}
+		var seen []int64
+		for last := int64(0); last < 15; last = seen[len(seen)-1] {
+			changes, err := feed.Next(t.Context(), last)
+			if err != nil || len(changes) == 0 {
+				t.Fatalf("after %v: %v", seen, err)
+			}
+			seen = append(seen, changes[0].Seq)
+		}
+		if want := []int64{1, 2, 13, 14, 15}; !slices.Equal(seen, want) {
+			t.Errorf("%v are seen, want %v", seen, want)
+		}
+		stop()
+		<-ended
+	})
+}
+
+// gapFake has ten sequences less behind the second change.
+type gapFake struct{ logFake }
+
+func (l *gapFake) Head(ctx context.Context) (ledger.Head, error) {
+	h, err := l.logFake.Head(ctx)
+	h.Seq = gapped(h.Seq)
+	return h, err
+}
+
+func (l *gapFake) Changes(ctx context.Context, q ledger.ChangeQuery) ([]ledger.Change, error) {
+	if q.After > 2 {
+		q.After = max(q.After-10, 2)
+	}
+	found, err := l.logFake.Changes(ctx, q)
+	found = slices.Clone(found)
+	for i := range found {
+		found[i].Seq = gapped(found[i].Seq)
+	}
+	return found, err
+}
+
+func gapped(seq int64) int64 {
+	if seq > 2 {
+		seq += 10
+	}
+	return seq
 }
 
 // TestFeedReadsOnceForAll counts what a change costs with many followers.

@@ -37,7 +37,8 @@ type Committer interface {
 	// expected object is not there), Conflict (reasons "version", "exists",
 	// "name-taken", "lease-lost", "blob"), Exhausted (a counter's bound; reason
 	// "counter:<name>"), Unavailable (the store is away; reason
-	// "outcome-unknown" if the set may yet have been written).
+	// "outcome-unknown" if the set may yet have been written, "database-away",
+	// "database-busy", "disk-full" or "disk-fails" if it was not).
 	Commit(ctx context.Context, set Set) (Result, error)
 }
 

@@ -121,15 +121,14 @@ func (b *batch) load(ctx context.Context, head *headRow) error {
 	var queries []query
 	if head != nil {
 		b.head = *head
-	} else {
-		now := b.l.dialect.clock
-		if now == "" {
-			now = "0"
-		}
-		queries = append(queries, query{sql: "SELECT seq, at, fence, " + now + " FROM head", each: func(scan scanner) error {
-			return scan(&b.head.seq, &b.head.at, &b.head.fence, &clock)
-		}})
 	}
+	now := b.l.dialect.clock
+	if now == "" {
+		now = "0"
+	}
+	queries = append(queries, query{known: head != nil, sql: "SELECT seq, at, fence, " + now + " FROM head", each: func(scan scanner) error {
+		return scan(&b.head.seq, &b.head.at, &b.head.fence, &clock)
+	}})
 	for i := 0; i < len(need.Objects); {
 		kind := need.Objects[i].Kind
 		var keys [][]any

@@ -94,7 +94,7 @@ func (l *Ledger) submit(ctx context.Context, r *request) (answer, error) {
 	select {
 	case l.queue <- r:
 	case <-ctx.Done():
-		return answer{}, fault.New(fault.Unavailable, "the ledger is busy: %w", ctx.Err())
+		return answer{}, fault.New(fault.Unavailable, "the ledger is busy: %w", ctx.Err()).Because("database-busy")
 	case <-l.closing:
 		return answer{}, fault.New(fault.Unavailable, "the ledger is closed")
 	}
@@ -111,7 +111,7 @@ func (l *Ledger) submit(ctx context.Context, r *request) (answer, error) {
 	case <-ctx.Done():
 	}
 	if r.taken.CompareAndSwap(false, true) {
-		return answer{}, fault.New(fault.Unavailable, "the ledger is busy: %w", ctx.Err())
+		return answer{}, fault.New(fault.Unavailable, "the ledger is busy: %w", ctx.Err()).Because("database-busy")
 	}
 	select {
 	case a := <-r.done:

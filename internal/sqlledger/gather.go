@@ -50,7 +50,7 @@ func (l *Ledger) gathered(ctx context.Context, s *store, id string) (ledger.Obje
 	case g := <-me.done:
 		return g.object, g.err
 	case <-ctx.Done():
-		return ledger.Object{}, fault.New(fault.Unavailable, "the database did not answer in time: %w", ctx.Err())
+		return ledger.Object{}, fault.New(fault.Unavailable, "the database did not answer in time: %w", ctx.Err()).Because("database-away")
 	}
 }
 

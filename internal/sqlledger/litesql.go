@@ -61,7 +61,7 @@ func liteError(err error, committing bool) error {
 		return nil
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fault.New(fault.Unavailable, "the database did not answer in time: %w", err)
+		return fault.New(fault.Unavailable, "the database did not answer in time: %w", err).Because("database-away")
 	}
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -74,13 +74,13 @@ func liteError(err error, committing bool) error {
 	case 13: // SQLITE_FULL
 		return fault.New(fault.Unavailable, "the disk is full: %w", err).Because("disk-full")
 	case 10: // SQLITE_IOERR
-		f := fault.New(fault.Unavailable, "the disk fails: %w", err)
+		reason := "disk-fails"
 		if committing {
-			f = f.Because("outcome-unknown")
+			reason = "outcome-unknown"
 		}
-		return f
+		return fault.New(fault.Unavailable, "the disk fails: %w", err).Because(reason)
 	case 5, 6, 9, 14: // BUSY, LOCKED, INTERRUPT, CANTOPEN
-		return fault.New(fault.Unavailable, "the database is not available: %w", err)
+		return fault.New(fault.Unavailable, "the database is not available: %w", err).Because("database-away")
 	}
 	return err
 }

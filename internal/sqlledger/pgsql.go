@@ -146,15 +146,15 @@ func pgError(err error, committing bool) error {
 		return err
 	}
 	away := func(unknown bool) error {
-		f := fault.New(fault.Unavailable, "the database is away: %w", err)
+		reason := "database-away"
 		if unknown {
-			f = f.Because("outcome-unknown")
+			reason = "outcome-unknown"
 		}
-		return f
+		return fault.New(fault.Unavailable, "the database is away: %w", err).Because(reason)
 	}
 	var c *pgconn.ConnectError
 	if errors.As(err, &c) {
-		return fault.New(fault.Unavailable, "cannot connect to the database: %s", unconnected(err))
+		return fault.New(fault.Unavailable, "cannot connect to the database: %s", unconnected(err)).Because("database-away")
 	}
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
@@ -165,6 +165,8 @@ func pgError(err error, committing bool) error {
 		return clash{err}
 	case strings.HasPrefix(e.Code, "57P") || strings.HasPrefix(e.Code, "08") || e.Code == "25P03":
 		return away(committing)
+	case e.Code == "53100":
+		return fault.New(fault.Unavailable, "the disk is full: %w", err).Because("disk-full")
 	case strings.HasPrefix(e.Code, "53") || strings.HasPrefix(e.Code, "57") || strings.HasPrefix(e.Code, "58") || e.Code == "25006":
 		return away(false)
 	}

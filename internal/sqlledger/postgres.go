@@ -47,8 +47,14 @@ func openPostgres(ctx context.Context, c Config, hear func()) (*pg, error) {
 		return nil, fault.New(fault.Invalid, "cannot read the database URL") // the cause would show the password
 	}
 	config.ConnConfig.ConnectTimeout = pgConnect
+	find := config.ConnConfig.LookupFunc
 	if c.Lookup != nil {
-		config.ConnConfig.LookupFunc = c.Lookup
+		find = c.Lookup
+	}
+	config.ConnConfig.LookupFunc = func(ctx context.Context, host string) ([]string, error) {
+		ctx, cancel := context.WithTimeout(ctx, pgConnect) // the driver bounds connecting alone
+		defer cancel()
+		return find(ctx, host)
 	}
 	set(config.ConnConfig, "application_name", "drover")
 	set(config.ConnConfig, "jit", "off")
@@ -222,7 +228,7 @@ func (e *pg) connected(ctx context.Context) error {
 	}
 	e.open = false
 	if time.Now().Before(e.retryAt) {
-		return fault.New(fault.Unavailable, "the database is away")
+		return fault.New(fault.Unavailable, "the database is away").Because("database-away")
 	}
 	conn, err := e.opener.connect(ctx, e.config)
 	if err != nil {
@@ -321,7 +327,7 @@ func (e *pg) loadOnce(ctx context.Context, queries []query) error {
 
 func (e *pg) save(ctx context.Context, statements []statement, hint bool) error {
 	if e.conn == nil || e.conn.IsClosed() || !e.open {
-		return fault.New(fault.Unavailable, "the connection to the database was lost")
+		return fault.New(fault.Unavailable, "the connection to the database was lost").Because("database-away")
 	}
 	for len(statements) > 0 && (statements[0].op == define || statements[0].op == raw) {
 		// Later statements cannot be prepared before the schema is there.

@@ -219,3 +219,55 @@ type warnings []string
 
 func (w *warnings) Committed(int, int, time.Duration, error) {}
 func (w *warnings) Warned(text string)                       { *w = append(*w, text) }
+
+// A PostgreSQL without room says so, and so does the ledger: nothing was written, and
+// it goes on once there is room.
+func TestFullDiskOfPostgreSQL(t *testing.T) {
+	where := postgres.Database(t)
+	l := open(t, sqlledger.Config{URL: where, Kinds: things})
+	commit(t, l, put("before", "acme", "accepted", 0))
+	conn, err := pgx.Connect(t.Context(), where)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.WithoutCancel(t.Context())) })
+	run := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(`CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN RAISE 'could not extend file "base/1/2": No space left on device' USING ERRCODE = '53100'; END $$`)
+	run("CREATE TRIGGER full_disk BEFORE UPDATE ON head EXECUTE FUNCTION full_disk()")
+	_, err = l.Commit(t.Context(), put("full", "acme", "accepted", 0))
+	if !fault.Is(err, fault.Unavailable) || fault.Reason(err) != "disk-full" {
+		t.Errorf("a full disk gives %v, %q", err, fault.Reason(err))
+	}
+	if _, err := l.Get(t.Context(), ledger.Ref{Kind: "thing", ID: "before"}); err != nil {
+		t.Errorf("reading on a full disk: %v", err)
+	}
+	run("DROP TRIGGER full_disk ON head")
+	commit(t, l, put("full", "acme", "accepted", 0))
+}
+
+// A resolver that says nothing is not waited for longer than a database is.
+func TestSilentResolver(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var left time.Duration
+	_, err := sqlledger.Open(ctx, sqlledger.Config{
+		URL: "postgres://drover@db.example.org/drover", Key: key, Kinds: things,
+		Lookup: func(ctx context.Context, _ string) ([]string, error) {
+			if end, bounded := ctx.Deadline(); bounded && left == 0 {
+				left = time.Until(end)
+			}
+			cancel() // once is enough
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	})
+	if !fault.Is(err, fault.Unavailable) || left <= 0 || left > 2*time.Second {
+		t.Errorf("the resolver has %s: %v", left, err)
+	}
+}

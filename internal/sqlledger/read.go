@@ -88,7 +88,7 @@ func (l *Ledger) Total(ctx context.Context, q ledger.Query) (int64, error) {
 	case l.totals <- struct{}{}:
 		defer func() { <-l.totals }()
 	case <-ctx.Done():
-		return 0, fault.New(fault.Unavailable, "too many totals are being counted: %w", ctx.Err())
+		return 0, fault.New(fault.Unavailable, "too many totals are being counted: %w", ctx.Err()).Because("database-busy")
 	}
 	q.AfterID = ""
 	where, err := t.condition(q)

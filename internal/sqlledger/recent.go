@@ -3,18 +3,22 @@ package sqlledger
 import (
 	"fmt"
 	"sync"
+	"time"
 )
 
 // recent remembers rows as they were last committed, so that an object that
 // goes through several transitions is not read from the file each time, neither
-// by the committer nor by readers. Only for a database that no one else writes.
-// The committer alone changes it; rows in it never change.
+// by the committer nor by readers. Only for a database that no one else is meant to
+// write: whether somebody has is asked with each transaction, and then all is
+// forgotten. The committer alone changes it; rows in it never change.
 //
 // It holds two halves: when the younger is full, the older is forgotten.
 type recent struct {
 	mu         sync.RWMutex
 	young, old rows
-	n, size    int // of the young
+	n, size    int       // of the young
+	foreign    int64     // what SQLite counts of the writes of others
+	asked      time.Time // when it was last asked for that
 }
 
 type rows map[*table]map[string][]any
@@ -23,6 +27,9 @@ const (
 	recentRows  = 8192
 	recentTexts = 16 << 20
 	recentSize  = 16 << 10 // longer rows are not kept
+	// recentTrust is how long readers take it that nobody else has written. While
+	// there are transactions it never ends; otherwise the file is not busy.
+	recentTrust = 5 * time.Second
 )
 
 func rowKey(key []any) string {
@@ -30,6 +37,27 @@ func rowKey(key []any) string {
 		return key[0].(string)
 	}
 	return key[0].(string) + "\x00" + key[1].(string) // no text holds a zero byte
+}
+
+// trusted reports whether readers may be told what is remembered.
+func (r *recent) trusted(now time.Time) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return now.Sub(r.asked) < recentTrust
+}
+
+// checked takes the count of others' writes: with another one than before, nothing
+// that is remembered is sure, and it reports so.
+func (r *recent) checked(foreign int64, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.asked = now
+	if r.foreign == foreign {
+		return false
+	}
+	r.foreign = foreign
+	r.young, r.old, r.n, r.size = nil, nil, 0, 0
+	return true
 }
 
 // get returns a scanner of the row, nil if it is known to be gone.

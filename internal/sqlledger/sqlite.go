@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gofrs/flock"
 	_ "modernc.org/sqlite" // the driver
@@ -23,6 +24,7 @@ type lite struct {
 	conn    *sql.Conn
 	readers *sql.DB
 	open    bool // a transaction is
+	foreign bool // before it somebody else has written
 
 	statements map[stmtKey]*sql.Stmt // of conn; the committer's alone
 	sqls       map[string]*sql.Stmt
@@ -130,7 +132,12 @@ func (e *lite) seek(ctx context.Context, query string, args []any, each func(sca
 	return e.read(ctx, query, args, each)
 }
 
-func (e *lite) row(t *table, key []any) (scanner, bool) { return e.recent.get(t, key) }
+func (e *lite) row(t *table, key []any) (scanner, bool) {
+	if !e.recent.trusted(time.Now()) {
+		return nil, false
+	}
+	return e.recent.get(t, key)
+}
 
 func (e *lite) rows(ctx context.Context, query string, args []any) (*sql.Rows, error) {
 	e.mu.Lock()
@@ -170,6 +177,9 @@ func (e *lite) load(_ context.Context, queries []query) error {
 			return liteError(err, false)
 		}
 		e.open = true
+		if err := e.others(); err != nil {
+			return liteError(err, false)
+		}
 	}
 	for _, q := range queries {
 		if err := e.loadOne(q); err != nil {
@@ -179,7 +189,25 @@ func (e *lite) load(_ context.Context, queries []query) error {
 	return nil
 }
 
+// others asks whether another connection than this one has written. The answer is
+// that of the open transaction.
+func (e *lite) others() error {
+	stmt, err := e.prepared("PRAGMA data_version")
+	if err != nil {
+		return err
+	}
+	var foreign int64
+	if err := stmt.QueryRowContext(context.Background()).Scan(&foreign); err != nil {
+		return err
+	}
+	e.foreign = e.recent.checked(foreign, time.Now())
+	return nil
+}
+
 func (e *lite) loadOne(q query) error {
+	if q.known && !e.foreign {
+		return nil
+	}
 	if q.table == nil {
 		stmt, err := e.prepared(q.sql)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -209,5 +210,92 @@ func TestGivenUp(t *testing.T) {
 	l.Close()
 	if _, err := l.Commit(t.Context(), put("a", "acme", "accepted", 0)); !fault.Is(err, fault.Unavailable) {
 		t.Fatalf("a closed ledger gave %v", err)
+	}
+}
+
+// Rows are remembered, and the file is the truth all the same: whoever else writes it
+// is noticed, by the next transaction or after a while without one.
+func TestAnotherWriterIsNoticed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l := open(t, sqlledger.Config{URL: path, Kinds: things})
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	write := func(line string) {
+		t.Helper()
+		if _, err := db.Exec(line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec := func(id string) string {
+		t.Helper()
+		o, err := l.Get(t.Context(), ledger.Ref{Kind: "thing", ID: id})
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			t.Fatal(err)
+		}
+		return string(o.Spec)
+	}
+	for _, id := range []string{"changed", "lost", "quiet"} {
+		commit(t, l, put(id, "acme", "accepted", 0))
+	}
+	write(`UPDATE object_thing SET spec = '{"a": 2}' WHERE id = 'changed'`)
+	write(`DELETE FROM object_thing WHERE id = 'lost'`)
+	commit(t, l, put("another", "acme", "accepted", 0))
+	if got := spec("changed"); got != `{"a": 2}` {
+		t.Errorf("what was changed is read as %s", got)
+	}
+	if got := spec("lost"); got != "" {
+		t.Errorf("what was removed is read as %s", got)
+	}
+	commit(t, l, put("lost", "acme", "accepted", 0))
+	if changed, lost := commit(t, l, put("changed", "acme", "accepted", 1)).Objects[0], spec("lost"); string(changed.Spec) != `{"a": 1}` || lost != `{"a": 1}` {
+		t.Errorf("written again they are %s and %s", changed.Spec, lost)
+	}
+	var held string
+	if err := db.QueryRow("SELECT spec FROM object_thing WHERE id = 'changed'").Scan(&held); err != nil || held != `{"a": 1}` {
+		t.Errorf("the file has %s: %v", held, err)
+	}
+	write(`UPDATE object_thing SET spec = '{"a": 3}' WHERE id = 'quiet'`)
+	l.Quiet()
+	if got := spec("quiet"); got != `{"a": 3}` {
+		t.Errorf("without another transaction it is read as %s", got)
+	}
+}
+
+// The head is remembered likewise: sequences and tokens that somebody else has taken are
+// not given once more.
+func TestAnotherWriterMovesTheHead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.db")
+	l := open(t, sqlledger.Config{URL: path, Kinds: things})
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	order := func(id string) (seq, token int64) {
+		t.Helper()
+		set := put(id, "acme", "accepted", 0)
+		set.Wakes = []ledger.Wake{{Ref: ledger.Ref{Kind: "thing", ID: id}}}
+		seq = commit(t, l, set).Seq
+		got, err := l.Claim(t.Context(), ledger.ClaimRequest{Holder: "h", Kinds: []string{"thing"}, Limit: 1, Lease: time.Minute})
+		if err != nil || len(got.Work) != 1 {
+			t.Fatalf("%v is claimed: %v", got.Work, err)
+		}
+		return seq, got.Work[0].Token
+	}
+	seq, token := order("first")
+	if _, err := db.Exec("UPDATE head SET seq = seq + 10, fence = fence + 10"); err != nil {
+		t.Fatal(err)
+	}
+	for i, id := range []string{"second", "third"} {
+		nextSeq, nextToken := order(id)
+		if want := int64(11 + i); nextSeq != seq+want || nextToken != token+want {
+			t.Errorf("%s is change %d with token %d, behind %d and %d and ten of another's", id, nextSeq, nextToken, seq, token)
+		}
+	}
+	if h, err := l.Head(t.Context()); err != nil || h.Seq != seq+12 {
+		t.Errorf("the head is at %d: %v", h.Seq, err)
 	}
 }

@@ -79,6 +79,7 @@ type query struct {
 	sql   string
 	args  []any
 	each  func(scan scanner) error
+	known bool // what it would read, as long as no one else has written
 }
 
 type op int
