@@ -6,8 +6,6 @@ import (
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
-	"github.com/droverhq/drover/internal/operation"
-	"github.com/droverhq/drover/internal/runtime"
 )
 
 // maxConflicts is how often a verb looks again because somebody else wrote.
@@ -37,9 +35,8 @@ func (s *Service) IntendDeployment(ctx context.Context, in DeploymentIntent) err
 }
 
 func (s *Service) intendDeployment(ctx context.Context, in DeploymentIntent) error {
-	o, err := s.Store.Get(ctx, ledger.Ref{Kind: KindDeployment.Name, ID: in.UID})
-	known := err == nil
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	o, known, err := s.known(ctx, KindDeployment.Name, in.UID)
+	if err != nil {
 		return err
 	}
 	d, err := Decode(o)
@@ -49,7 +46,8 @@ func (s *Service) intendDeployment(ctx context.Context, in DeploymentIntent) err
 	if in.Gone {
 		return s.intendGone(ctx, KindDeployment.Name, in.Intent, d.Object, d.Spec.Deleted, d.Spec.Origin, func() error { return s.drop(ctx, d, actorOf(in.Intent)) })
 	}
-	if err := admit(in.Intent, known, d.Object, d.Spec.Deleted, d.Spec.Origin); err != nil {
+	forged, err := s.admit(ctx, in.Intent, known, o, d.Spec.Deleted, d.Spec.Origin)
+	if err != nil {
 		return err
 	}
 	home := in.Namespace
@@ -67,14 +65,17 @@ func (s *Service) intendDeployment(ctx context.Context, in DeploymentIntent) err
 			return err
 		}
 	}
-	if known && !moved(in.Intent, d.Spec.Origin) && d.Org == ws.Org {
+	if known && !forged && !moved(in.Intent, d.Spec.Origin) && d.Org == ws.Org && d.Spec.digest() == in.Asks() {
 		if len(puts) > 0 {
 			_, err = s.Store.Commit(ctx, set)
 		}
 		return err
 	}
 	spec, verb := specOf(in, known), "update"
-	changed := spec.asks(d.Spec)
+	changed := spec.asks(d.Spec) || !o.Deleted.IsZero()
+	if forged {
+		d.comeBack(in.Name, s.Now())
+	}
 	if !known {
 		verb, changed = "create", true
 		d.Object = ledger.Object{
@@ -105,11 +106,11 @@ func (s *Service) intendDeployment(ctx context.Context, in DeploymentIntent) err
 		}
 	}
 	_, err = s.writeDeployment(ctx, &d, verb, set)
-	return err
+	return s.mended(ctx, d.Ref, in.Intent, forged, err)
 }
 
-// admit are the checks of what is still there: its namespace, and that it is news.
-func admit(in Intent, known bool, o ledger.Object, deleted bool, of *Origin) error {
+// news are the checks of what is still there: its namespace, and that it is news.
+func news(in Intent, known bool, o ledger.Object, deleted bool, of *Origin) error {
 	switch {
 	case in.UID == "" || in.Name == "" || in.Namespace.UID == "":
 		return fault.New(fault.Invalid, "an intent needs the UID and the name of its resource, and the UID of its namespace").Because("uid")
@@ -138,9 +139,13 @@ func (s *Service) refuse(ctx context.Context, kind string, in Intent, why error,
 	_ = s.Mirror.Tell(ctx, kind, in.UID, *in.origin(), view(c))
 }
 
-// moved reports whether there is anything new in what is told.
+// moved reports whether there is anything new in what is told of a resource. That its
+// spec is another one at the same generation is not the resource's doing: somebody has
+// changed what the ledger has of it.
 func moved(in Intent, of *Origin) bool {
-	return in.Generation > of.Generation || in.Held != of.Held
+	is, was := *in.origin(), *of
+	is.Reading = max(is.Reading, was.Reading) // a replica of before leaves what a newer one has written
+	return is != was
 }
 
 // intendGone takes the word that a resource is gone. One that was never known
@@ -187,56 +192,6 @@ func (s *Service) dropping(ctx context.Context, d *Deployment, set *ledger.Set) 
 	set.Puts = append([]ledger.Put{put}, set.Puts...)
 	set.Wakes = append(set.Wakes, ledger.Wake{Ref: d.Ref, Org: d.Org})
 	return nil
-}
-
-// Types of what operations are about, as their users call them.
-const (
-	typeDeployment = "GitOpsDeployment"
-	typeSyncRun    = "GitOpsDeploymentSyncRun"
-)
-
-// begin starts an operation in the set; one that still runs is overtaken by it.
-func (s *Service) begin(ctx context.Context, d *Deployment, verb string, set *ledger.Set) error {
-	puts, err := s.endOperation(ctx, d, operation.Superseded, "a later request took its place")
-	if err != nil {
-		return err
-	}
-	about := operation.About{Type: typeDeployment, Instance: cmp.Or(d.Status.Engine, d.Status.Wanted), Owner: d.workspace()}
-	start := operation.StartFor(verb, d.Object, set.Cause, about)
-	d.Status.Operation = start.Object.ID
-	d.Status.Shown = &runtime.DeploymentOperation{
-		ID: start.Object.ID, Owner: about.Owner, Resource: d.ID, Type: about.Type, Cause: string(set.Cause), Instance: about.Instance,
-	}
-	set.Puts = append(append(set.Puts, puts...), start)
-	return nil
-}
-
-// endOperation takes the operation from the deployment, and ends it if it runs.
-func (s *Service) endOperation(ctx context.Context, d *Deployment, phase, reason string) ([]ledger.Put, error) {
-	puts, err := s.ended(ctx, d.Status.Operation, d.Status.Engine, phase, reason)
-	if err == nil {
-		d.Status.Operation = ""
-	}
-	return puts, err
-}
-
-// ended ends an operation if it runs; engine is who has carried it out, if anybody.
-func (s *Service) ended(ctx context.Context, id, engine, phase, reason string) ([]ledger.Put, error) {
-	if id == "" {
-		return nil, nil
-	}
-	op, err := s.Store.Get(ctx, ledger.Ref{Kind: operation.Kind.Name, ID: id})
-	if fault.Is(err, fault.NotFound) || err == nil && op.Phase != operation.Running {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	put, err := operation.Finish(op, phase, reason, s.Now())
-	if err == nil {
-		err = operation.CarriedOut(&put.Object, engine)
-	}
-	return []ledger.Put{put}, err
 }
 
 // claimName takes the name if nobody has it. Otherwise the deployment waits for it.

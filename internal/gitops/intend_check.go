@@ -63,7 +63,7 @@ func cut(s string, most int) string {
 }
 
 func (in Intent) origin() *Origin {
-	return &Origin{Home: in.Namespace.Home, Namespace: in.Namespace.Name, Name: in.Name, Generation: in.Generation, Held: in.Held}
+	return &Origin{Home: in.Namespace.Home, Namespace: in.Namespace.Name, Name: in.Name, Generation: in.Generation, Held: in.Held, Reading: reading}
 }
 
 // asks reports whether two specs ask for something else, whoever wrote them.

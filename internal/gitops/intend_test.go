@@ -250,10 +250,58 @@ func TestReplicasTellTheSame(t *testing.T) {
 	y.must(err)
 	rest, err := y.s.KnownOf(context.Background(), "main", "deployment", known[3].UID, 100)
 	y.must(err)
-	if len(known)+len(rest) != 10 || known[0] != (gitops.Known{Kind: "deployment", UID: "uid-0", Namespace: "shop", Name: "web-0", NamespaceUID: "ns-1"}) {
+	want := y.intent("uid-0", 2)
+	want.Path = "k8s-1"
+	if len(known)+len(rest) != 10 || known[0] != (gitops.Known{Kind: "deployment", UID: "uid-0", Namespace: "shop", Name: "web-0", NamespaceUID: "ns-1", Generation: 2, Asks: want.Asks()}) {
 		t.Errorf("known are %v and %v", known, rest)
 	}
 	if none, err := y.s.KnownOf(context.Background(), "elsewhere", "deployment", "", 4); err != nil || len(none) > 0 {
 		t.Errorf("of another home: %v %v", none, err)
+	}
+}
+
+// What is accepted is one commit: what is wanted, its operation and its due work are there
+// together or not at all.
+func TestAnAcceptedIntentIsOneCommit(t *testing.T) {
+	d := newDesk(t)
+	gone := func(in gitops.Intent) gitops.Intent { in.Gone = true; return in }
+	web, run := d.manual(), d.runIntent("run")
+	cred, env := d.credential("cred", 1, password("reader", "one")), d.environment("env", 1, environmentSecret(withToken("t0k3n")))
+	changed, rotated, moved := web, cred, env
+	changed.Generation, changed.Path = 2, "other"
+	rotated.Secret = password("reader", "two")
+	moved.Generation, moved.Insecure = 2, true
+	noWeb, noRun, noCred, noEnv := changed, run, rotated, moved
+	noWeb.Intent, noRun.Intent, noCred.Intent, noEnv.Intent = gone(changed.Intent), gone(run.Intent), gone(rotated.Intent), gone(moved.Intent)
+	for _, c := range []struct {
+		reason    string
+		of        ledger.Ref
+		operation string
+		hand      func() error
+	}{
+		{"a deployment, and the workspace with it", ledger.Ref{Kind: "deployment", ID: "uid-1"}, "create", func() error { return d.s.IntendDeployment(t.Context(), web) }},
+		{"a changed deployment", ledger.Ref{Kind: "deployment", ID: "uid-1"}, "update", func() error { return d.s.IntendDeployment(t.Context(), changed) }},
+		{"a sync run", ledger.Ref{Kind: "syncrun", ID: "run"}, "sync", func() error { return d.s.IntendSyncRun(t.Context(), run) }},
+		{"a credential", ledger.Ref{Kind: "repository", ID: "cred"}, "create", func() error { return d.s.IntendRepository(t.Context(), cred) }},
+		{"another Secret of it", ledger.Ref{Kind: "repository", ID: "cred"}, "update", func() error { return d.s.IntendRepository(t.Context(), rotated) }},
+		{"an environment", ledger.Ref{Kind: "target", ID: "env"}, "create", func() error { return d.s.IntendTarget(t.Context(), env) }},
+		{"a changed environment", ledger.Ref{Kind: "target", ID: "env"}, "update", func() error { return d.s.IntendTarget(t.Context(), moved) }},
+		{"no more environment", ledger.Ref{Kind: "target", ID: "env"}, "delete", func() error { return d.s.IntendTarget(t.Context(), noEnv) }},
+		{"no more credential", ledger.Ref{Kind: "repository", ID: "cred"}, "delete", func() error { return d.s.IntendRepository(t.Context(), noCred) }},
+		{"no more sync run", ledger.Ref{Kind: "syncrun", ID: "run"}, "sync", func() error { return d.s.IntendSyncRun(t.Context(), noRun) }},
+		{"no more deployment", ledger.Ref{Kind: "deployment", ID: "uid-1"}, "delete", func() error { return d.s.IntendDeployment(t.Context(), noWeb) }},
+	} {
+		commits, before := d.store.calls, d.store.commits
+		d.must(c.hand())
+		if calls, made := d.store.calls-commits, d.store.commits-before; calls != 1 || made != 1 {
+			t.Errorf("%s: %d commits, of which %d wrote", c.reason, calls, made)
+		}
+		if o, ok := d.operationsAbout(c.of.ID)[c.operation]; !ok || o.Phase != operation.Running {
+			t.Errorf("%s: its operation is %q", c.reason, o.Phase)
+		}
+		again := d.store.commits
+		if d.must(c.hand()); d.store.commits != again {
+			t.Errorf("%s: told again it was written again", c.reason)
+		}
 	}
 }

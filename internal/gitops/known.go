@@ -16,6 +16,9 @@ func (s *Service) KnownOf(ctx context.Context, home, kind, after string, limit i
 	if limit <= 0 {
 		limit = knownPage
 	}
+	if digests[kind] == nil {
+		return nil, fault.New(fault.Internal, "no custom resource stands for a %s", kind)
+	}
 	var out []Known
 	for {
 		found, err := s.Store.List(ctx, ledger.Query{Kind: kind, AfterID: after, Limit: knownPage})
@@ -24,15 +27,16 @@ func (s *Service) KnownOf(ctx context.Context, home, kind, after string, limit i
 		}
 		for _, o := range found {
 			after = o.ID
-			var spec struct {
-				Origin  *Origin `json:"origin"`
-				Deleted bool    `json:"deleted"`
+			spec, err := digests[kind](o.Spec)
+			if err != nil {
+				continue
 			}
-			if json.Unmarshal(o.Spec, &spec) != nil || spec.Origin == nil || spec.Deleted || spec.Origin.Home != home {
+			of, deleted := spec.origin()
+			if of == nil || deleted || of.Home != home {
 				continue
 			}
 			ws, _ := o.Fields["workspace"].(string)
-			out = append(out, Known{Kind: kind, UID: o.ID, Namespace: spec.Origin.Namespace, Name: spec.Origin.Name, NamespaceUID: ws})
+			out = append(out, Known{Kind: kind, UID: o.ID, Namespace: of.Namespace, Name: of.Name, NamespaceUID: ws, Generation: of.Generation, Asks: spec.digest(), Dated: of.Reading != reading})
 			if len(out) == limit {
 				return out, nil
 			}

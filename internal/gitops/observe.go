@@ -182,7 +182,9 @@ func (s *Service) take(ctx context.Context, clusterID string, item Observation, 
 	set := ledger.Set{Actor: "agent:" + clusterID, Cause: ledger.CauseOf(ctx)}
 	if !last.says(seen) { // the same in other words is nobody's work
 		d.Status.Mirrored = "" // a run on what was seen before may have told what it cannot write down any more
-		set.Wakes = append(set.Wakes, ledger.Wake{Ref: d.Ref, Org: d.Org})
+		if !d.taken(last, seen) {
+			set.Wakes = append(set.Wakes, ledger.Wake{Ref: d.Ref, Org: d.Org})
+		}
 	}
 	if after := d.Status.deployed().Run; d.Status.Run != "" && !sameRun(before, after) {
 		set.Wakes = append(set.Wakes, ledger.Wake{Ref: ledger.Ref{Kind: KindSyncRun.Name, ID: d.Status.Run}, Org: d.Org})
@@ -191,6 +193,15 @@ func (s *Service) take(ctx context.Context, clusterID string, item Observation, 
 		set.Wakes = append(set.Wakes, ledger.Wake{Ref: ledger.Ref{Kind: KindDeployment.Name, ID: d.Parent}, Org: d.Org})
 	}
 	return s.report(ctx, &d, set)
+}
+
+// taken reports whether an agent says no more than that it has what it was handed
+// for the first time, of which it tells at once what became. There is nothing to do
+// about it: whoever handed it over comes back to tell that it is under way.
+func (d *Deployment) taken(last, seen *Observed) bool {
+	s := &d.Status
+	return last == nil && runtime.State(seen.State) == runtime.Installing && seen.Message == "" && len(seen.Detail) == 0 &&
+		s.Runtime == argocd && !d.Spec.Deleted && !s.Remove && s.Leaving == nil && s.Run == ""
 }
 
 // takeLeaving hears of a copy that is to go.

@@ -3,11 +3,13 @@ package gitops_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/operation"
@@ -82,4 +84,94 @@ func TestOperationsSayWhatTheyAreAbout(t *testing.T) {
 	y.report("hub", "uid-1", runtime.Deleted, nil)
 	y.work(time.Second)
 	y.operationsEnded()
+}
+
+// What becomes of a credential and of a managed environment is told by operations, too,
+// and only what was asked for is one.
+func TestOperationsOfCredentialsAndEnvironments(t *testing.T) {
+	for _, c := range []struct {
+		kind, typed string
+		hand        func(d *desk, secret string, change func(*gitops.Intent))
+		bad         func(d *desk, is bool)
+		why         string
+	}{
+		{"repository", "GitOpsDeploymentRepositoryCredential", func(d *desk, secret string, change func(*gitops.Intent)) {
+			in := d.credential("uid", 1, password("reader", secret))
+			change(&in.Intent)
+			d.intendRepository(in)
+		}, func(d *desk, is bool) {
+			if d.gate.err = nil; is {
+				d.gate.err = denied()
+			}
+		}, "Repository Credentials provided login for Repository https://git.example.org/acme/shop.git are invalid"},
+		{"target", "GitOpsDeploymentManagedEnvironment", func(d *desk, secret string, change func(*gitops.Intent)) {
+			in := d.environment("uid", 1, environmentSecret(withToken(secret)))
+			change(&in.Intent)
+			d.intendTarget(in)
+		}, func(d *desk, is bool) {
+			if d.remote.check = nil; is {
+				d.remote.check = fault.New(fault.Denied, "%s", gitops.TargetForbidden).Because("UnableToValidateClusterCredentials")
+			}
+		}, gitops.TargetForbidden},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			d := newDesk(t)
+			same := func(*gitops.Intent) {}
+			count := func() int {
+				found, err := d.store.List(context.Background(), ledger.Query{Kind: operation.Kind.Name, Limit: 100})
+				d.must(err)
+				return len(found)
+			}
+			check := func(verb, phase, why string, want int) {
+				t.Helper()
+				o := d.operationsAbout("uid")[verb]
+				var s operation.Spec
+				d.must(json.Unmarshal(o.Spec, &s))
+				got, reason := d.operation(o.ID)
+				if s.Subject != (ledger.Ref{Kind: c.kind, ID: "uid"}) || s.Type != c.typed || s.Owner != "ns-1" || s.Cause == "" || o.Org != "main/shop" || o.Fields["type"] != c.typed {
+					t.Errorf("the operation is %+v of %s", s, o.Org)
+				}
+				if n := count(); got != phase || !strings.Contains(reason, why) || (why == "") != (reason == "") || n != want {
+					t.Errorf("%s is %s (%s), as one of %d", verb, got, reason, n)
+				}
+			}
+			before := d.store.commits
+			c.hand(d, "first", same)
+			if made := d.store.commits - before; made != 1 {
+				t.Errorf("the intent and its operation are %d commits", made)
+			}
+			check("create", operation.Running, "", 1)
+			d.work(time.Second)
+			check("create", operation.Succeeded, "", 1)
+			c.hand(d, "first", same) // as a comparison does it
+			c.hand(d, "first", func(in *gitops.Intent) { in.Held = true })
+			d.work(time.Hour)
+			check("create", operation.Succeeded, "", 1)
+			c.bad(d, true)
+			c.hand(d, "second", same)
+			d.work(time.Second)
+			check("update", operation.Failed, c.why, 2)
+			c.bad(d, false)
+			c.hand(d, "second", func(in *gitops.Intent) { in.Gone = true })
+			check("delete", operation.Running, "", 3)
+			c.hand(d, "second", func(in *gitops.Intent) { in.Gone = true })
+			d.work(time.Minute)
+			check("delete", operation.Succeeded, "", 3)
+			d.operationsEnded()
+		})
+	}
+}
+
+// One that is changed before anybody has looked at it is overtaken.
+func TestOperationsOfCredentialsAreOvertaken(t *testing.T) {
+	d := newDesk(t)
+	d.intendRepository(d.credential("uid", 1, password("reader", "first")))
+	d.intendRepository(d.credential("uid", 1, password("reader", "second")))
+	if phase, reason := d.operation(d.operationsAbout("uid")["create"].ID); phase != operation.Superseded || reason == "" {
+		t.Errorf("the first is %s (%s)", phase, reason)
+	}
+	d.work(time.Second)
+	if phase, _ := d.operation(d.operationsAbout("uid")["update"].ID); phase != operation.Succeeded {
+		t.Errorf("the second is %s", phase)
+	}
 }

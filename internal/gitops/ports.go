@@ -43,6 +43,12 @@ type Mirror interface {
 	Tell(ctx context.Context, kind, uid string, of Origin, status any) error
 	// Release takes the finalizer off. Nothing there is fine.
 	Release(ctx context.Context, kind, uid string, of Origin) error
+	// Stands asks the API itself for the generation of the custom resource with that
+	// UID: fault.NotFound where it is not there, or on its way out.
+	Stands(ctx context.Context, kind, uid string, of Origin) (generation int64, err error)
+	// Mended says at the custom resource that somebody had changed what the ledger has
+	// of it. Nothing fails for want of it.
+	Mended(ctx context.Context, kind, uid string, of Origin)
 }
 
 // Prober asks a repository's server what there is, with nothing transferred but a

@@ -179,13 +179,14 @@ func (c Webhooks) Reconcile(ctx context.Context, task reconcile.Task) (reconcile
 	if left := spec.Rotated.Add(webhookOverlap).Sub(c.Now()); left > 0 {
 		return reconcile.Wait(set, left, "until the last secret is no longer taken"), nil
 	}
-	if err := c.Keeper.Shred(ctx, spec.Old); err != nil {
-		return reconcile.Result{}, err
+	odd := c.Keeper.Shred(ctx, spec.Old)
+	if odd != nil && !fault.Is(odd, fault.Invalid) { // invalid: somebody has written something else there
+		return reconcile.Result{}, odd
 	}
 	spec.Old = ""
 	if o.Spec, err = json.Marshal(spec); err != nil {
 		return reconcile.Result{}, err
 	}
 	set.Puts = []ledger.Put{{Object: o, Expect: o.Version, Op: "retire"}}
-	return reconcile.Done(set), nil
+	return beside(reconcile.Done(set), nil, odd)
 }

@@ -31,6 +31,8 @@ type RepositorySpec struct {
 	Digest  string  `json:"digest,omitempty"`
 	Deleted bool    `json:"deleted,omitempty"`
 	Origin  *Origin `json:"origin,omitempty"`
+	// Seal tells whether a custom resource's is as it was written; empty: it cannot.
+	Seal string `json:"seal,omitempty"`
 }
 
 // RepositoryStatus is what the repository's server said.
@@ -49,6 +51,7 @@ type RepositoryStatus struct {
 	Seen      int64     `json:"seen,omitempty"`
 	Unreached int       `json:"unreached,omitempty"`
 	Retired   []Retired `json:"retired,omitempty"`
+	Operation string    `json:"operation,omitempty"` // that runs
 }
 
 // Repository is an object with its documents decoded.
@@ -93,4 +96,13 @@ func (s *RepositorySpec) refs() []string {
 		return nil
 	}
 	return []string{s.Password, s.SSHKey}
+}
+
+// own is those that were written together with the spec. Where somebody else has changed
+// one, none is: it may be no reference, or that of a secret which others use.
+func (s *RepositorySpec) own() []string {
+	if s == nil || s.Digest != digestOf(s.refs()...) {
+		return nil
+	}
+	return s.refs()
 }

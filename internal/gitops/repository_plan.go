@@ -143,8 +143,8 @@ func settleRepository(r Repository, v verdict, now time.Time) RepositoryStatus {
 		set(validRepositoryURL, "True", validURL, exists)
 		set(validRepositoryCredential, "True", credentialUpToDate, fmt.Sprintf("Repository Credentials provided %s for Repository %s are valid", r.Spec.Secret, r.Spec.URL))
 		good := r.Spec
-		good.Origin, good.Problem, good.Deleted = nil, "", false
-		before := append(st.Good.refs(), r.Spec.refs()...)
+		good.Origin, good.Problem, good.Deleted, good.Seal = nil, "", false, ""
+		before := append(st.Good.own(), r.Spec.own()...)
 		st.Good = &good
 		st.Retired = retire(st.Retired, before, good.refs(), now)
 	case invalidCredentials:

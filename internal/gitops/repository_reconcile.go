@@ -44,10 +44,12 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 	case repositoryLose:
 		return c.lose(ctx, r, set)
 	case repositoryBury:
-		if r.Status.Retired, err = c.destroy(ctx, "credential", r.ID, r.Status.Retired); err != nil {
+		var odd error
+		if r.Status.Retired, odd, err = c.destroy(ctx, "credential", r.ID, r.Status.Retired); err != nil {
 			return reconcile.Result{}, err
 		}
-		return c.write(ctx, r, set, left, len(r.Status.Retired) > 0)
+		result, err := c.write(ctx, r, set, left, len(r.Status.Retired) > 0)
+		return beside(result, err, odd)
 	case repositoryJudge:
 		r.Status = settleRepository(r, *obviousVerdict(r.Spec), now)
 		left = repositoryEvery
@@ -73,10 +75,22 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 	case r.Status.Seen == 0:
 		r.Phase = Pending
 	}
-	if r.Status.Retired, err = c.destroy(ctx, "credential", r.ID, r.Status.Retired); err != nil {
+	used := append(r.Spec.refs(), r.Status.Good.refs()...)
+	var odd error
+	if r.Status.Retired, odd, err = c.destroy(ctx, "credential", r.ID, retire(r.Status.Retired, nil, used, now)); err != nil {
 		return reconcile.Result{}, err
 	}
-	return c.write(ctx, r, set, left, true)
+	if r.Status.Operation != "" && r.Status.Seen == r.Generation {
+		why := ""
+		if !r.Status.Valid {
+			why = r.message()
+		}
+		if err := c.endCheck(ctx, &r.Status.Operation, &set, why); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	result, err := c.write(ctx, r, set, left, true)
+	return beside(result, err, odd)
 }
 
 // goodDiffers reports whether deployments are to have something else.
@@ -149,12 +163,15 @@ func (c Repositories) lose(ctx context.Context, r Repository, set ledger.Set) (r
 		}
 	}
 	now := c.Now().UTC()
-	r.Status.Retired = retire(r.Status.Retired, append(r.Status.Good.refs(), r.Spec.refs()...), nil, now)
+	r.Status.Retired = retire(r.Status.Retired, append(r.Status.Good.own(), r.Spec.own()...), nil, now)
 	r.Status.Good, r.Status.Valid = nil, false
 	r.Phase, r.Deleted = Gone, now
 	set.Frees = []ledger.Claim{{Name: repositoryName(r.Parent, r.Name), Holder: r.Ref}}
+	if err := c.endCheck(ctx, &r.Status.Operation, &set, ""); err != nil {
+		return reconcile.Result{}, err
+	}
 	put, err := r.put(Gone)
-	set.Puts = []ledger.Put{put}
+	set.Puts = append([]ledger.Put{put}, set.Puts...)
 	return reconcile.Wait(set, retireAfter, "until its secrets are out of use"), err
 }
 
@@ -174,7 +191,7 @@ func (c Repositories) write(ctx context.Context, r Repository, set ledger.Set, l
 		return reconcile.Result{}, err
 	}
 	if c.checks.worth(read.Object, put, read.Status.Checked, r.Status.Checked) {
-		set.Puts = []ledger.Put{put}
+		set.Puts = append([]ledger.Put{put}, set.Puts...)
 	}
 	if failed != nil {
 		return reconcile.Result{Write: set, Why: "for the custom resource"}, failed

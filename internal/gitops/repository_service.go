@@ -31,9 +31,8 @@ func (s *Service) IntendRepository(ctx context.Context, in RepositoryIntent) err
 }
 
 func (s *Service) intendRepository(ctx context.Context, in RepositoryIntent) error {
-	o, err := s.Store.Get(ctx, ledger.Ref{Kind: KindRepository.Name, ID: in.UID})
-	known := err == nil
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	o, known, err := s.known(ctx, KindRepository.Name, in.UID)
+	if err != nil {
 		return err
 	}
 	r, err := DecodeRepository(o)
@@ -46,7 +45,8 @@ func (s *Service) intendRepository(ctx context.Context, in RepositoryIntent) err
 		}
 		return s.dropRepository(ctx, r, actorOf(in.Intent))
 	}
-	if err := admit(in.Intent, known, o, r.Spec.Deleted, r.Spec.Origin); err != nil {
+	forged, err := s.admit(ctx, in.Intent, known, o, r.Spec.Deleted, r.Spec.Origin)
+	if err != nil {
 		return err
 	}
 	home := in.Namespace
@@ -59,12 +59,16 @@ func (s *Service) intendRepository(ctx context.Context, in RepositoryIntent) err
 	if known && r.Org != ws.Org { // the namespace is another's by now
 		r.Org, set.Wakes = ws.Org, []ledger.Wake{{Ref: r.Ref, Org: ws.Org}}
 	}
+	if forged {
+		revive(&r.Object, in.Name, Pending)
+		set.Wakes = []ledger.Wake{{Ref: r.Ref, Org: ws.Org}}
+	}
 	if !known {
 		r.Object = ledger.Object{Ref: ledger.Ref{Kind: KindRepository.Name, ID: in.UID}, Org: ws.Org, Name: in.Name, Phase: Pending, Parent: ws.ID}
 	}
 	want := repositoryWanted(in)
 	want.spec.Origin = in.origin()
-	return s.writeRepository(ctx, r, want, set)
+	return s.mended(ctx, r.Ref, in.Intent, forged, s.writeRepository(ctx, r, want, set))
 }
 
 // goneAlready tells whether the word that a resource is gone leaves nothing to do.
@@ -120,56 +124,70 @@ func repositoryWanted(in RepositoryIntent) wantedRepository {
 func (s *Service) writeRepository(ctx context.Context, r Repository, want wantedRepository, set ledger.Set) error {
 	box := &sealing{Service: s}
 	before, spec := r.Spec, want.spec
+	old := before
+	if old.own() == nil {
+		old.Password, old.SSHKey = "", ""
+	}
 	var err error
-	if spec.Password, err = box.keep(ctx, before.Password, want.password); err == nil {
-		spec.SSHKey, err = box.keep(ctx, before.SSHKey, want.sshKey)
+	if spec.Password, err = box.keep(ctx, old.Password, want.password); err == nil {
+		spec.SSHKey, err = box.keep(ctx, old.SSHKey, want.sshKey)
 	}
 	if err != nil {
 		box.drop(ctx, err)
 		return err
 	}
 	spec.Digest = digestOf(spec.Password, spec.SSHKey)
+	if spec.Origin != nil {
+		spec.Seal = spec.seal()
+	}
 	if r.Version != 0 && len(set.Puts)+len(set.Wakes) == 0 && reflect.DeepEqual(before, spec) {
 		return nil
 	}
-	if r.Spec = spec; repositoryDiffers(before, spec) {
-		r.Status.Mirrored = "" // a run on what it was before may have told what it could not write down any more
-	}
-	r.Status.Retired = retire(r.Status.Retired, before.refs(), slices.Concat(spec.refs(), r.Status.Good.refs()), s.Now())
 	op := "update"
 	if r.Version == 0 {
 		op = "create"
 	}
-	put, err := r.put(op)
+	set.Cause, r.Spec = ledger.CauseOf(ctx), spec
+	if r.Version == 0 || repositoryDiffers(before, spec) {
+		r.Status.Mirrored = "" // a run on what it was before may have told what it could not write down any more
+		set.Wakes = append(set.Wakes, ledger.Wake{Ref: r.Ref, Org: r.Org})
+		err = s.beginCheck(ctx, op, typeRepository, r.Object, &r.Status.Operation, &set)
+	}
+	r.Status.Retired = retire(r.Status.Retired, old.refs(), slices.Concat(spec.refs(), r.Status.Good.refs()), s.Now())
 	if err == nil {
-		set.Cause = ledger.CauseOf(ctx)
-		set.Puts = append([]ledger.Put{put}, set.Puts...)
-		if r.Version == 0 || repositoryDiffers(before, spec) {
-			set.Wakes = append(set.Wakes, ledger.Wake{Ref: r.Ref, Org: r.Org})
-		}
-		_, err = s.Store.Commit(ctx, set)
+		err = s.commitFirst(ctx, &r, op, set)
 	}
 	box.drop(ctx, err)
 	return err
 }
 
+// commitFirst commits an object as the first one of a set.
+func (s *Service) commitFirst(ctx context.Context, o interface {
+	put(op string) (ledger.Put, error)
+}, op string, set ledger.Set) error {
+	put, err := o.put(op)
+	if err != nil {
+		return err
+	}
+	set.Puts = append([]ledger.Put{put}, set.Puts...)
+	_, err = s.Store.Commit(ctx, set)
+	return err
+}
+
 // repositoryDiffers reports whether a credential must be looked at anew.
 func repositoryDiffers(a, b RepositorySpec) bool {
-	a.Origin, b.Origin = nil, nil
+	a.Origin, b.Origin, a.Seal, b.Seal = nil, nil, "", ""
 	return a != b
 }
 
 // dropRepository takes a credential away: deployments lose it.
 func (s *Service) dropRepository(ctx context.Context, r Repository, actor string) error {
 	r.Spec.Deleted, r.Phase = true, Deleting
-	put, err := r.put("delete")
-	if err != nil {
+	set := ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx), Wakes: []ledger.Wake{{Ref: r.Ref, Org: r.Org}}}
+	if err := s.beginCheck(ctx, "delete", typeRepository, r.Object, &r.Status.Operation, &set); err != nil {
 		return err
 	}
-	_, err = s.Store.Commit(ctx, ledger.Set{
-		Actor: actor, Cause: ledger.CauseOf(ctx), Puts: []ledger.Put{put}, Wakes: []ledger.Wake{{Ref: r.Ref, Org: r.Org}},
-	})
-	return err
+	return s.commitFirst(ctx, &r, "delete", set)
 }
 
 // repositoryFor finds the credential of a workspace that opens a repository: of

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/reconcile"
 )
 
 const phaseReady = "ready"
@@ -56,9 +58,9 @@ func retire(list []Retired, before, after []string, now time.Time) []Retired {
 
 // destroy shreds what was retired long enough ago and is in no deployment's hands: of
 // those that have the credential or the target (column) none was told it last. It
-// returns what is left.
-func (s *Service) destroy(ctx context.Context, column, id string, list []Retired) ([]Retired, error) {
-	var left []Retired
+// returns what is left. What is no reference is not: no try would destroy it, and odd
+// says so, for once.
+func (s *Service) destroy(ctx context.Context, column, id string, list []Retired) (left []Retired, odd, err error) {
 	for _, r := range list {
 		age := s.Now().Sub(r.Since)
 		if age < retireAfter {
@@ -68,18 +70,30 @@ func (s *Service) destroy(ctx context.Context, column, id string, list []Retired
 		if age < retireAtLast {
 			held, err := s.holds(ctx, column, id, r.Ref)
 			if err != nil {
-				return list, err
+				return list, nil, err
 			}
 			if held {
 				left = append(left, r)
 				continue
 			}
 		}
-		if err := s.Keeper.Shred(ctx, r.Ref); err != nil && !fault.Is(err, fault.NotFound) {
+		switch err := s.Keeper.Shred(ctx, r.Ref); {
+		case err == nil, fault.Is(err, fault.NotFound):
+		case fault.Is(err, fault.Invalid):
+			odd = fault.New(fault.Invalid, "somebody else has changed a reference of a replaced secret of this %s in the ledger: it is let go, and the secret that it was is not destroyed", column)
+		default:
 			left = append(left, r)
 		}
 	}
-	return left, nil
+	return left, odd, nil
+}
+
+// beside ends a run that has something odd to tell: what it writes says that it is told.
+func beside(result reconcile.Result, err, odd error) (reconcile.Result, error) {
+	if odd == nil {
+		return result, err
+	}
+	return result, errors.Join(err, odd)
 }
 
 // holds reports whether what a deployment's agent was told last names a secret. That
@@ -129,7 +143,7 @@ func (k *sealing) keep(ctx context.Context, old string, plain []byte) (string, e
 	}
 	if old != "" {
 		was, err := k.Keeper.Unseal(ctx, old)
-		if err != nil && !fault.Is(err, fault.NotFound) {
+		if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Invalid) { // invalid: somebody has written something else there
 			return "", fmt.Errorf("cannot compare the secret with the one there is: %w", err)
 		}
 		if err == nil && subtle.ConstantTimeCompare(was, plain) == 1 {

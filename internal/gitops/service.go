@@ -104,6 +104,7 @@ type SyncRunIntent struct {
 	Intent
 	Deployment, Revision string
 	Prune                bool
+	Phase                string // that it was told last, by us; empty: none
 }
 
 // SecretData is a Secret; nil where it stands for one that was not found.
@@ -133,9 +134,13 @@ type TargetIntent struct {
 }
 
 // Known is what the ledger has of a home's custom resources, to find out which
-// have gone while nobody watched: uid, namespace and name by kind.
+// have gone while nobody watched, and whether somebody has changed what it has: uid,
+// namespace and name by kind.
 type Known struct {
 	Kind, UID       string
 	Namespace, Name string
 	NamespaceUID    string
+	Generation      int64
+	Asks            string // digest of what it asks for, as its intent has it; empty: it cannot be told
+	Dated           bool   // it was written by a version that reads resources in another way
 }

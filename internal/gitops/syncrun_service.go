@@ -24,9 +24,8 @@ func (s *Service) IntendSyncRun(ctx context.Context, in SyncRunIntent) error {
 }
 
 func (s *Service) intendSyncRun(ctx context.Context, in SyncRunIntent) error {
-	o, err := s.Store.Get(ctx, ledger.Ref{Kind: KindSyncRun.Name, ID: in.UID})
-	known := err == nil
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	o, known, err := s.known(ctx, KindSyncRun.Name, in.UID)
+	if err != nil {
 		return err
 	}
 	r, err := DecodeSyncRun(o)
@@ -37,22 +36,27 @@ func (s *Service) intendSyncRun(ctx context.Context, in SyncRunIntent) error {
 	if in.Gone {
 		return s.intendGone(ctx, KindSyncRun.Name, in.Intent, o, r.Spec.Deleted, r.Spec.Origin, func() error { return s.dropRun(ctx, r, actor) })
 	}
-	if err := admit(in.Intent, known, o, r.Spec.Deleted, r.Spec.Origin); err != nil {
+	forged, err := s.admit(ctx, in.Intent, known, o, r.Spec.Deleted, r.Spec.Origin)
+	if err != nil {
 		return err
 	}
 	if known {
-		if !moved(in.Intent, r.Spec.Origin) && r.Org == in.Namespace.org() {
+		if forged {
+			r.comeBack(in)
+		}
+		if !r.restore(in) && !forged && !moved(in.Intent, r.Spec.Origin) && r.Org == in.Namespace.org() {
 			return nil
 		}
 		r.Org = in.Namespace.org()
 		r.Spec.Origin, r.Spec.Invalid = in.origin(), ""
-		switch {
-		case in.Deployment != r.Spec.Deployment:
+		switch asks := runOf(in); {
+		case asks.Deployment != r.Spec.Deployment:
 			r.Spec.Invalid = immutableDeployment
-		case in.Revision != r.Spec.Revision:
+		case asks.Revision != r.Spec.Revision:
 			r.Spec.Invalid = immutableRevision
 		}
-		return s.writeRun(ctx, r, "update", ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx)})
+		err := s.writeRun(ctx, r, "update", ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx)})
+		return s.mended(ctx, r.Ref, in.Intent, forged, err)
 	}
 	ws, puts, err := s.homeWorkspace(ctx, in.Namespace)
 	if err != nil {
@@ -61,13 +65,55 @@ func (s *Service) intendSyncRun(ctx context.Context, in SyncRunIntent) error {
 		})
 		return err
 	}
-	r = s.newRun(ws, in.UID, in.Name, SyncRunSpec{Deployment: cut(in.Deployment, 253), Revision: cut(in.Revision, maxRevision), Prune: in.Prune, Origin: in.origin(), Made: in.Created.UTC()})
+	r = s.newRun(ws, in.UID, in.Name, runOf(in))
 	set := ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx), Puts: puts}
+	if phase := endedPhase[in.Phase]; phase != "" { // the ledger has lost it: it is not carried out twice
+		r.Phase = phase
+		if r.Status.Mirrored, err = digestOfView(ViewRun(r)); err != nil { // its resource tells more than is known now
+			return err
+		}
+		return s.writeRun(ctx, r, "create", set)
+	}
 	if bad := checkRevision(in.Revision); bad != "" {
 		r.Phase, r.Status.Error = RunFailed, bad // nobody could carry it out
 		return s.writeRun(ctx, r, "create", set)
 	}
 	return s.writeRun(ctx, r, "create", s.startRun(&r, set))
+}
+
+// endedPhase are the phases of sync runs that have ended, by what users call them.
+var endedPhase = map[string]string{"Succeeded": Succeeded, "Failed": RunFailed, "Terminated": Terminated}
+
+// runOf is what a custom resource asks for.
+func runOf(in SyncRunIntent) SyncRunSpec {
+	return SyncRunSpec{Deployment: cut(in.Deployment, 253), Revision: cut(in.Revision, maxRevision), Prune: in.Prune, Origin: in.origin(), Made: in.Created.UTC()}
+}
+
+// restore puts back what a sync run was made with, where somebody has changed what the
+// ledger has of that.
+func (r *SyncRun) restore(in SyncRunIntent) bool {
+	has, was := r.Spec.digest(), runOf(in)
+	if in.Generation != r.Spec.Origin.Generation || has == "" || has == was.digest() {
+		return false
+	}
+	if r.Spec.Deployment != was.Deployment && !r.over() {
+		r.Parent = "" // the deployment that it seemed to be for
+	}
+	if r.Spec.Deployment, r.Spec.Revision = was.Deployment, was.Revision; in.Generation <= 1 {
+		r.Spec.Prune = was.Prune
+	}
+	return true
+}
+
+// comeBack takes back that a sync run was to go. One that has ended meanwhile has ended.
+func (r *SyncRun) comeBack(in SyncRunIntent) {
+	if r.Spec.Origin == nil { // nothing is left of what it was made with
+		if r.Spec = runOf(in); r.Spec.Made.IsZero() {
+			r.Spec.Made = r.Created
+		}
+	}
+	r.Spec.Origin, r.Spec.Deleted, r.Status.Mirrored = in.origin(), false, ""
+	revive(&r.Object, in.Name, r.Phase)
 }
 
 // newRun is a sync run of a workspace.

@@ -35,6 +35,7 @@ type TargetSpec struct {
 	ClusterResources bool     `json:"cluster_resources,omitempty"`
 	Deleted          bool     `json:"deleted,omitempty"`
 	Origin           *Origin  `json:"origin,omitempty"`
+	Seal             string   `json:"seal,omitempty"` // as for credentials of repositories
 }
 
 // TargetStatus is what the cluster said.
@@ -51,8 +52,9 @@ type TargetStatus struct {
 	Unreached int   `json:"unreached,omitempty"`
 	Tries     int   `json:"tries,omitempty"`
 	// Left are accounts on a cluster that the target was before.
-	Left    []LeftAccount `json:"left,omitempty"`
-	Retired []Retired     `json:"retired,omitempty"`
+	Left      []LeftAccount `json:"left,omitempty"`
+	Retired   []Retired     `json:"retired,omitempty"`
+	Operation string        `json:"operation,omitempty"` // that runs
 }
 
 // LeftAccount is one that is still to be removed from where it was made.
@@ -110,7 +112,20 @@ func (t *Target) put(op string) (ledger.Put, error) {
 
 // refs are the sealed secrets that a target has in use.
 func (t *Target) refs() []string {
-	out := []string{t.Spec.Kubeconfig}
+	return append(t.made(), t.Spec.Kubeconfig)
+}
+
+// own is those of them that are the target's: not a kubeconfig's that somebody else has
+// changed in the ledger, see RepositorySpec.own.
+func (t *Target) own() []string {
+	if t.Spec.Digest != digestOf(t.Spec.Kubeconfig) {
+		return t.made()
+	}
+	return t.refs()
+}
+
+// made is those that came of its checks.
+func (t *Target) made() (out []string) {
 	if t.Status.Access != nil {
 		out = append(out, t.Status.Access.Token)
 	}

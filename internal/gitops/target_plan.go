@@ -215,7 +215,7 @@ func settleTarget(t Target, f targetFound, now time.Time) TargetStatus {
 	}
 	st.Ready = true
 	set("True", connectionSucceeded, "")
-	before := t.refs()
+	before := t.own()
 	st.Access = f.access
 	t.Status = st
 	st.Retired = retire(st.Retired, before, t.refs(), now)

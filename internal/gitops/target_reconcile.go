@@ -49,10 +49,12 @@ func (c Targets) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.
 	case targetEnd:
 		return c.end(ctx, t, set)
 	case targetBury:
-		if t.Status.Retired, err = c.destroy(ctx, "target", t.ID, t.Status.Retired); err != nil {
+		var odd error
+		if t.Status.Retired, odd, err = c.destroy(ctx, "target", t.ID, t.Status.Retired); err != nil {
 			return reconcile.Result{}, err
 		}
-		return c.write(ctx, t, set, left, len(t.Status.Retired) > 0)
+		result, err := c.write(ctx, t, set, left, len(t.Status.Retired) > 0)
+		return beside(result, err, odd)
 	case targetJudge:
 		t.Status = settleTarget(t, targetFound{flaw: obviousFlaw(t.Spec)}, now)
 		left = targetEvery
@@ -197,7 +199,7 @@ func (c Targets) tidy(ctx context.Context, t *Target, now time.Time) {
 	if !t.Spec.NewAccount {
 		t.Status.Accounts, _ = c.remove(ctx, t.Spec, t.Status.Accounts)
 	}
-	before := t.refs()
+	before := t.own()
 	c.removeLeft(ctx, t)
 	t.Status.Retired = retire(t.Status.Retired, before, t.refs(), now)
 }
@@ -219,7 +221,7 @@ func (c Targets) removeLeft(ctx context.Context, t *Target) (why string) {
 // clear removes what was made on the cluster, with a few tries: a cluster that is
 // gone for good keeps nobody from letting go of it.
 func (c Targets) clear(ctx context.Context, t Target, set ledger.Set) (reconcile.Result, error) {
-	before := t.refs()
+	before := t.own()
 	left, why := c.remove(ctx, t.Spec, t.Status.Accounts)
 	also := c.removeLeft(ctx, &t)
 	if ctx.Err() != nil {
@@ -282,11 +284,14 @@ func (c Targets) end(ctx context.Context, t Target, set ledger.Set) (reconcile.R
 		}
 	}
 	now := c.Now().UTC()
-	t.Status.Retired = retire(t.Status.Retired, t.refs(), nil, now)
+	t.Status.Retired = retire(t.Status.Retired, t.own(), nil, now)
 	t.Phase, t.Deleted = Gone, now
 	set.Frees = []ledger.Claim{{Name: targetName(t.Parent, t.Name), Holder: t.Ref}}
+	if err := c.endCheck(ctx, &t.Status.Operation, &set, ""); err != nil {
+		return reconcile.Result{}, err
+	}
 	put, err := t.put(Gone)
-	set.Puts = []ledger.Put{put}
+	set.Puts = append([]ledger.Put{put}, set.Puts...)
 	return reconcile.Wait(set, retireAfter, "until its secrets are out of use"), err
 }
 
@@ -299,11 +304,21 @@ func (c Targets) settle(ctx context.Context, t Target, set ledger.Set, left time
 	case t.Status.Seen == 0:
 		t.Phase = Pending
 	}
-	var err error
-	if t.Status.Retired, err = c.destroy(ctx, "target", t.ID, t.Status.Retired); err != nil {
+	var odd, err error
+	if t.Status.Retired, odd, err = c.destroy(ctx, "target", t.ID, retire(t.Status.Retired, nil, t.refs(), c.Now())); err != nil {
 		return reconcile.Result{}, err
 	}
-	return c.write(ctx, t, set, left, true)
+	if t.Status.Operation != "" && t.Status.Seen == t.Generation {
+		why := ""
+		if !t.Status.Ready && t.Status.Condition != nil {
+			why = cmp.Or(t.Status.Condition.Message, t.Status.Condition.Reason)
+		}
+		if err := c.endCheck(ctx, &t.Status.Operation, &set, why); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	result, err := c.write(ctx, t, set, left, true)
+	return beside(result, err, odd)
 }
 
 // write tells the custom resource what is new, and writes the status.
@@ -322,7 +337,7 @@ func (c Targets) write(ctx context.Context, t Target, set ledger.Set, left time.
 		return reconcile.Result{}, err
 	}
 	if c.checks.worth(read.Object, put, read.Status.Checked, t.Status.Checked) {
-		set.Puts = []ledger.Put{put}
+		set.Puts = append([]ledger.Put{put}, set.Puts...)
 	}
 	if failed != nil {
 		return reconcile.Result{Write: set, Why: "for the custom resource"}, failed

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
@@ -26,9 +25,8 @@ func (s *Service) IntendTarget(ctx context.Context, in TargetIntent) error {
 }
 
 func (s *Service) intendTarget(ctx context.Context, in TargetIntent) error {
-	o, err := s.Store.Get(ctx, ledger.Ref{Kind: KindTarget.Name, ID: in.UID})
-	known := err == nil
-	if err != nil && !fault.Is(err, fault.NotFound) {
+	o, known, err := s.known(ctx, KindTarget.Name, in.UID)
+	if err != nil {
 		return err
 	}
 	t, err := DecodeTarget(o)
@@ -41,7 +39,8 @@ func (s *Service) intendTarget(ctx context.Context, in TargetIntent) error {
 		}
 		return s.dropTarget(ctx, t, actorOf(in.Intent))
 	}
-	if err := admit(in.Intent, known, o, t.Spec.Deleted, t.Spec.Origin); err != nil {
+	forged, err := s.admit(ctx, in.Intent, known, o, t.Spec.Deleted, t.Spec.Origin)
+	if err != nil {
 		return err
 	}
 	home := in.Namespace
@@ -54,12 +53,17 @@ func (s *Service) intendTarget(ctx context.Context, in TargetIntent) error {
 	if known && t.Org != ws.Org { // the namespace is another's by now
 		t.Org, set.Wakes = ws.Org, []ledger.Wake{{Ref: t.Ref, Org: ws.Org}}
 	}
+	if forged {
+		revive(&t.Object, in.Name, Pending)
+		t.Status.Tries = 0
+		set.Wakes = []ledger.Wake{{Ref: t.Ref, Org: ws.Org}}
+	}
 	if !known {
 		t.Object = ledger.Object{Ref: ledger.Ref{Kind: KindTarget.Name, ID: in.UID}, Org: ws.Org, Name: in.Name, Phase: Pending, Parent: ws.ID}
 	}
 	want, kubeconfig := targetWanted(in)
 	want.Origin = in.origin()
-	return s.writeTarget(ctx, t, want, kubeconfig, set)
+	return s.mended(ctx, t.Ref, in.Intent, forged, s.writeTarget(ctx, t, want, kubeconfig, set))
 }
 
 // targetWanted reads a custom resource and its Secret.
@@ -101,36 +105,38 @@ func targetWanted(in TargetIntent) (TargetSpec, []byte) {
 // what was made on the cluster can be removed.
 func (s *Service) writeTarget(ctx context.Context, t Target, spec TargetSpec, kubeconfig []byte, set ledger.Set) error {
 	box := &sealing{Service: s}
-	before := t.Spec
-	used := t.refs()
+	before, used, old := t.Spec, t.own(), t.Spec
+	if old.Digest != digestOf(old.Kubeconfig) {
+		old.Kubeconfig = ""
+	}
 	var err error
-	if spec.Kubeconfig = before.Kubeconfig; len(kubeconfig) > 0 {
-		if spec.Kubeconfig, err = box.keep(ctx, before.Kubeconfig, kubeconfig); err != nil {
+	if spec.Kubeconfig = old.Kubeconfig; len(kubeconfig) > 0 {
+		if spec.Kubeconfig, err = box.keep(ctx, old.Kubeconfig, kubeconfig); err != nil {
 			box.drop(ctx, err)
 			return err
 		}
 	}
 	spec.Digest = digestOf(spec.Kubeconfig)
+	if spec.Origin != nil {
+		spec.Seal = spec.seal()
+	}
 	if t.Version != 0 && len(set.Puts)+len(set.Wakes) == 0 && reflect.DeepEqual(before, spec) {
 		return nil
 	}
-	if t.Spec = spec; targetDiffers(before, spec) {
-		t.Status.Mirrored = "" // as for credentials of repositories
-	}
-	t.leave(before)
-	t.Status.Retired = retire(t.Status.Retired, used, t.refs(), s.Now())
 	op := "update"
 	if t.Version == 0 {
 		op = "create"
 	}
-	put, err := t.put(op)
+	set.Cause, t.Spec = ledger.CauseOf(ctx), spec
+	if t.Version == 0 || targetDiffers(before, spec) {
+		t.Status.Mirrored = "" // as for credentials of repositories
+		set.Wakes = append(set.Wakes, ledger.Wake{Ref: t.Ref, Org: t.Org})
+		err = s.beginCheck(ctx, op, typeTarget, t.Object, &t.Status.Operation, &set)
+	}
+	t.leave(old)
+	t.Status.Retired = retire(t.Status.Retired, used, t.refs(), s.Now())
 	if err == nil {
-		set.Cause = ledger.CauseOf(ctx)
-		set.Puts = append([]ledger.Put{put}, set.Puts...)
-		if t.Version == 0 || targetDiffers(before, spec) {
-			set.Wakes = append(set.Wakes, ledger.Wake{Ref: t.Ref, Org: t.Org})
-		}
-		_, err = s.Store.Commit(ctx, set)
+		err = s.commitFirst(ctx, &t, op, set)
 	}
 	box.drop(ctx, err)
 	return err
@@ -152,7 +158,7 @@ func (t *Target) leave(before TargetSpec) {
 
 // targetDiffers reports whether a target must be looked at anew.
 func targetDiffers(a, b TargetSpec) bool {
-	a.Origin, b.Origin = nil, nil
+	a.Origin, b.Origin, a.Seal, b.Seal = nil, nil, "", ""
 	return !reflect.DeepEqual(a, b)
 }
 
@@ -160,14 +166,11 @@ func targetDiffers(a, b TargetSpec) bool {
 // theirs is deleted.
 func (s *Service) dropTarget(ctx context.Context, t Target, actor string) error {
 	t.Spec.Deleted, t.Phase = true, Deleting
-	put, err := t.put("delete")
-	if err != nil {
+	set := ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx), Wakes: []ledger.Wake{{Ref: t.Ref, Org: t.Org}}}
+	if err := s.beginCheck(ctx, "delete", typeTarget, t.Object, &t.Status.Operation, &set); err != nil {
 		return err
 	}
-	_, err = s.Store.Commit(ctx, ledger.Set{
-		Actor: actor, Cause: ledger.CauseOf(ctx), Puts: []ledger.Put{put}, Wakes: []ledger.Wake{{Ref: t.Ref, Org: t.Org}},
-	})
-	return err
+	return s.commitFirst(ctx, &t, "delete", set)
 }
 
 // targetNamed finds a target of a workspace: of several with a name, of which all

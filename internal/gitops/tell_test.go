@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/droverhq/drover/internal/gitops"
+	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/runtime"
 )
 
@@ -40,6 +42,44 @@ func TestTheAgentComesFirst(t *testing.T) {
 			y.work(2 * time.Second)
 			if n := y.mirror.times["uid-1"]; n != c.later {
 				t.Errorf("%s: told %d times after two seconds", c.reason, n)
+			}
+		})
+	}
+}
+
+// That an agent has begun with something new is nobody's work; what became of it is.
+func TestThatItIsBegunIsNobodysWork(t *testing.T) {
+	for _, tc := range []struct {
+		reason  string
+		before  func(y *yard)
+		state   runtime.State
+		message string
+		detail  string
+		want    int
+	}{
+		{"it has it", func(*yard) {}, runtime.Installing, "", "", 0},
+		{"it waits for something", func(*yard) {}, runtime.Installing, "there is no Argo CD", "", 1},
+		{"it says what is there", func(*yard) {}, runtime.Installing, "", `{"sync":{"status":"OutOfSync"}}`, 1},
+		{"it is done", func(*yard) {}, runtime.Ready, "", "", 1},
+		{"it begins anew", func(y *yard) { y.report("hub", "uid-1", runtime.Error, nil); y.work(time.Millisecond) }, runtime.Installing, "", "", 1},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			y := newYard(t)
+			y.apply(y.intent("uid-1", 1))
+			y.work(10 * time.Millisecond)
+			tc.before(y)
+			it, _ := y.item("hub", "uid-1")
+			o := gitops.Observation{ID: "uid-1", Generation: it.Generation, State: string(tc.state), Message: tc.message, Detail: []byte(tc.detail), Leaf: it.Seen + 1}
+			if _, err := y.s.Observe(t.Context(), "hub", []gitops.Observation{o}); err != nil {
+				t.Fatal(err)
+			}
+			due, err := y.store.Claim(t.Context(), ledger.ClaimRequest{Holder: "test", Kinds: []string{"deployment"}, Limit: 8, Lease: time.Millisecond})
+			if err != nil || len(due.Work) != tc.want {
+				t.Errorf("%d runs are due, want %d, %v", len(due.Work), tc.want, err)
+			}
+			y.set(y.clock.Add(time.Second)) // the lease has ended
+			if y.work(2 * time.Second); y.mirror.times["uid-1"] == 0 {
+				t.Error("the custom resource is told nothing")
 			}
 		})
 	}

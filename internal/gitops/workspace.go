@@ -43,6 +43,8 @@ type Origin struct {
 	Generation int64  `json:"generation"`
 	// Held: a finalizer keeps the resource until all that was deployed is gone.
 	Held bool `json:"held,omitempty"`
+	// Reading is how the resource was read when this was written.
+	Reading int `json:"reading,omitempty"`
 }
 
 // Workspace is an object with its documents decoded.

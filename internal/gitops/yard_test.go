@@ -104,6 +104,10 @@ type mirror struct {
 	released map[string]bool
 	away     bool
 	then     func() // happens right after the next one was told; nil: nothing
+
+	stands map[string]int64 // generations by UID, of those that the API has for sure
+	asked  func()           // happens right after the next one was asked for; nil: nothing
+	mended []string         // UIDs
 }
 
 func (m *mirror) Tell(_ context.Context, _, uid string, _ gitops.Origin, status any) error {
@@ -132,6 +136,29 @@ func (m *mirror) Release(_ context.Context, _, uid string, _ gitops.Origin) erro
 	}
 	m.released[uid] = true
 	return nil
+}
+
+func (m *mirror) Stands(_ context.Context, _, uid string, _ gitops.Origin) (int64, error) {
+	if then := m.asked; then != nil {
+		m.asked = nil
+		defer then()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.away {
+		return 0, fault.New(fault.Unavailable, "the API is away")
+	}
+	generation, ok := m.stands[uid]
+	if !ok {
+		return 0, fault.New(fault.NotFound, "there is none")
+	}
+	return generation, nil
+}
+
+func (m *mirror) Mended(_ context.Context, _, uid string, _ gitops.Origin) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mended = append(m.mended, uid)
 }
 
 // hub is a Git server: commits by repository and revision, files by commit.
@@ -184,6 +211,7 @@ type yard struct {
 	hub     *hub
 	s       *gitops.Service
 	all     map[string]reconcile.Reconciler
+	failed  []error // runs, which the loop tells
 }
 
 func newYard(t testing.TB) *yard {
@@ -257,6 +285,7 @@ func (y *yard) run(work ledger.Work) {
 		case reconcile.IsTerminal(err), err != nil && fault.Of(err) == fault.Internal:
 			y.t.Fatalf("%s: %v", work.Ref, err)
 		case err != nil:
+			y.failed = append(y.failed, err)
 			set.Finish = &ledger.Finish{Dirty: work.Dirty, Next: true, After: time.Second, Attempts: work.Attempts + 1}
 		case !res.Again:
 			set.Finish = &ledger.Finish{Dirty: work.Dirty, Next: res.Next, After: res.After}

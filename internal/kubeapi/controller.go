@@ -36,8 +36,9 @@ type Config struct {
 	Logger *slog.Logger // default: nobody is told
 	// Workers that hand intents over; default 8.
 	Workers int
-	// Sweep is how often what the ledger knows is compared with what is there;
-	// default 1 min: ten thousand cost a quarter of a second of one core.
+	// Sweep is how often what the ledger knows is compared with what is there, or up to
+	// a tenth of it later; default 50 s, so that a minute is enough to put right what
+	// differs: ten thousand cost a quarter of a second of one core.
 	Sweep time.Duration
 	// Seek is how often a Secret is asked for that is not there, or not of its type;
 	// default 20 s.
@@ -68,6 +69,10 @@ type Controllers struct {
 	meters  *meters
 	// unreadable counts by key how often in a row a Secret could not be read.
 	unreadable sync.Map
+	// altered are those of which the ledger was seen to have something else than they
+	// ask for: UIDs by key, until they are handed over.
+	altered sync.Map
+	strays  strays
 
 	// Of one start, set before the goroutines that use them.
 	cache cache.Cache
@@ -97,7 +102,7 @@ func New(c Config) *Controllers {
 		c.Workers = 8
 	}
 	if c.Sweep <= 0 {
-		c.Sweep = time.Minute
+		c.Sweep = 50 * time.Second
 	}
 	if c.Seek <= 0 {
 		c.Seek = 20 * time.Second
@@ -105,7 +110,7 @@ func New(c Config) *Controllers {
 	if c.Mend <= 0 {
 		c.Mend = 3 * time.Second
 	}
-	return &Controllers{Config: c, gone: newDeparted(), relist: make(chan struct{}, 1), meters: newMeters(c.Home.Name)}
+	return &Controllers{Config: c, gone: newDeparted(), relist: make(chan struct{}, 1), meters: newMeters(c.Home.Name), strays: strays{by: map[string]Stray{}}}
 }
 
 // Synced tells whether all that is in the home was seen since the last start.
@@ -163,6 +168,7 @@ func (c *Controllers) start(ctx context.Context) error {
 	if c.cache, err = c.newCache(); err != nil {
 		return err
 	}
+	c.strays.forget()
 	handled, err := c.listen(ctx)
 	if err != nil {
 		return err

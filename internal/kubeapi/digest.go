@@ -21,6 +21,9 @@ const (
 // status. The API takes no annotation of such a name, so it cannot be somebody's.
 const verdictKey = "\x00verdict"
 
+// phaseKey is likewise where it has the phase of a sync run, as we have told it.
+const phaseKey = "\x00phase"
+
 // statusOf returns the status of a custom resource and its digest, for changing;
 // nil for other objects.
 func statusOf(o client.Object) (status any, digest *string) {
@@ -91,7 +94,7 @@ func clearStatus(o client.Object) {
 }
 
 // slim is what is kept of a custom resource in memory: its spec, and of its status
-// the verdict alone. It may be handed what it made itself.
+// the verdict alone, and the phase of a sync run. It may be handed what it made itself.
 func slim(in any) (any, error) {
 	o, ok := in.(client.Object)
 	if !ok {
@@ -100,10 +103,13 @@ func slim(in any) (any, error) {
 	if _, done := o.GetAnnotations()[verdictKey]; done {
 		return o, nil
 	}
-	verdict := judge(o)
+	kept := map[string]string{verdictKey: judge(o)}
+	if run, ok := o.(*v1alpha1.GitOpsDeploymentSyncRun); ok && kept[verdictKey] == told {
+		kept[phaseKey] = run.Status.Phase
+	}
 	clearStatus(o)
 	o.SetManagedFields(nil)
-	o.SetAnnotations(map[string]string{verdictKey: verdict})
+	o.SetAnnotations(kept)
 	return o, nil
 }
 

@@ -109,6 +109,9 @@ func (c *Controllers) onNamespace(ctx context.Context) toolscache.ResourceEventH
 	}
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(in any, first bool) {
+			if o, ok := in.(client.Object); ok {
+				c.note(o, false)
+			}
 			if !first { // otherwise they are queued themselves
 				all(in)
 			}
@@ -118,10 +121,16 @@ func (c *Controllers) onNamespace(ctx context.Context) toolscache.ResourceEventH
 			is, ok2 := now.(client.Object)
 			if ok1 && ok2 && (was.GetUID() != is.GetUID() || !maps.Equal(was.GetLabels(), is.GetLabels()) ||
 				was.GetDeletionTimestamp().IsZero() != is.GetDeletionTimestamp().IsZero()) {
+				c.note(is, false)
 				all(is)
 			}
 		},
-		DeleteFunc: all,
+		DeleteFunc: func(in any) {
+			if o, ok := lastState(in); ok {
+				c.note(o, true)
+			}
+			all(in)
+		},
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
@@ -12,6 +13,12 @@ func (c *Controllers) Take(ctx context.Context, from cache.Cache, kind, namespac
 	c.cache = from
 	_, err := c.take(ctx, key{kind: kind, namespace: namespace, name: name})
 	return err
+}
+
+// Namespaces is told of namespaces, with a cache of all else.
+func (c *Controllers) Namespaces(ctx context.Context, rest cache.Cache) toolscache.ResourceEventHandler {
+	c.cache = rest
+	return c.onNamespace(ctx)
 }
 
 // What decides, for tests.

@@ -38,8 +38,26 @@ type resource struct {
 	// secret names the Secret that belongs to it, and its type; nil: it has none.
 	secret func(client.Object) string
 	typed  string
-	// send hands the intent over; o is nothing but empty for one that is gone.
-	send func(ctx context.Context, to Intents, in gitops.Intent, o client.Object, secret *gitops.SecretData) error
+	// wish is the intent; o is nothing but empty for one that is gone.
+	wish func(in gitops.Intent, o client.Object, secret *gitops.SecretData) wish
+}
+
+// wish is an intent of one of the kinds, with the digest of what it asks for.
+type wish interface{ Asks() string }
+
+// send hands an intent over.
+func (r resource) send(ctx context.Context, to Intents, in gitops.Intent, o client.Object, secret *gitops.SecretData) error {
+	switch w := r.wish(in, o, secret).(type) {
+	case gitops.RepositoryIntent:
+		return to.IntendRepository(ctx, w)
+	case gitops.TargetIntent:
+		return to.IntendTarget(ctx, w)
+	case gitops.DeploymentIntent:
+		return to.IntendDeployment(ctx, w)
+	case gitops.SyncRunIntent:
+		return to.IntendSyncRun(ctx, w)
+	}
+	return nil
 }
 
 // resources in the order in which they are looked through: what others need first.
@@ -52,11 +70,9 @@ func resources() []resource {
 			return o.(*v1alpha1.GitOpsDeploymentRepositoryCredential).Spec.Secret
 		},
 		typed: v1alpha1.RepositorySecret,
-		send: func(ctx context.Context, to Intents, in gitops.Intent, o client.Object, secret *gitops.SecretData) error {
+		wish: func(in gitops.Intent, o client.Object, secret *gitops.SecretData) wish {
 			spec := o.(*v1alpha1.GitOpsDeploymentRepositoryCredential).Spec
-			return to.IntendRepository(ctx, gitops.RepositoryIntent{
-				Intent: in, URL: spec.Repository, SecretName: spec.Secret, Secret: secret,
-			})
+			return gitops.RepositoryIntent{Intent: in, URL: spec.Repository, SecretName: spec.Secret, Secret: secret}
 		},
 	}, {
 		name: gitops.KindTarget.Name,
@@ -66,19 +82,19 @@ func resources() []resource {
 			return o.(*v1alpha1.GitOpsDeploymentManagedEnvironment).Spec.ClusterCredentialsSecret
 		},
 		typed: v1alpha1.EnvironmentSecret,
-		send: func(ctx context.Context, to Intents, in gitops.Intent, o client.Object, secret *gitops.SecretData) error {
+		wish: func(in gitops.Intent, o client.Object, secret *gitops.SecretData) wish {
 			spec := o.(*v1alpha1.GitOpsDeploymentManagedEnvironment).Spec
-			return to.IntendTarget(ctx, gitops.TargetIntent{
+			return gitops.TargetIntent{
 				Intent: in, URL: spec.APIURL, SecretName: spec.ClusterCredentialsSecret, Secret: secret,
 				Insecure: spec.AllowInsecureSkipTLSVerify, NewAccount: spec.CreateNewServiceAccount,
 				Namespaces: spec.Namespaces, ClusterResources: spec.ClusterResources,
-			})
+			}
 		},
 	}, {
 		name: gitops.KindDeployment.Name,
 		one:  func() client.Object { return &v1alpha1.GitOpsDeployment{} },
 		many: func() client.ObjectList { return &v1alpha1.GitOpsDeploymentList{} },
-		send: func(ctx context.Context, to Intents, in gitops.Intent, o client.Object, _ *gitops.SecretData) error {
+		wish: func(in gitops.Intent, o client.Object, _ *gitops.SecretData) wish {
 			spec := o.(*v1alpha1.GitOpsDeployment).Spec
 			intent := gitops.DeploymentIntent{
 				Intent: in, Repository: spec.Source.RepoURL, Path: spec.Source.Path, Revision: spec.Source.TargetRevision,
@@ -87,17 +103,15 @@ func resources() []resource {
 			if spec.SyncPolicy != nil {
 				intent.SyncOptions = spec.SyncPolicy.SyncOptions
 			}
-			return to.IntendDeployment(ctx, intent)
+			return intent
 		},
 	}, {
 		name: gitops.KindSyncRun.Name,
 		one:  func() client.Object { return &v1alpha1.GitOpsDeploymentSyncRun{} },
 		many: func() client.ObjectList { return &v1alpha1.GitOpsDeploymentSyncRunList{} },
-		send: func(ctx context.Context, to Intents, in gitops.Intent, o client.Object, _ *gitops.SecretData) error {
+		wish: func(in gitops.Intent, o client.Object, _ *gitops.SecretData) wish {
 			spec := o.(*v1alpha1.GitOpsDeploymentSyncRun).Spec
-			return to.IntendSyncRun(ctx, gitops.SyncRunIntent{
-				Intent: in, Deployment: spec.GitopsDeploymentName, Revision: spec.RevisionID, Prune: spec.Prune,
-			})
+			return gitops.SyncRunIntent{Intent: in, Deployment: spec.GitopsDeploymentName, Revision: spec.RevisionID, Prune: spec.Prune, Phase: o.GetAnnotations()[phaseKey]}
 		},
 	}}
 }

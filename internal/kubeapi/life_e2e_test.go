@@ -69,7 +69,8 @@ func figures(t *testing.T, c prometheus.Collector) map[string]float64 {
 	return out
 }
 
-func (w *world) plane(t *testing.T) *plane {
+// plane is a control plane; sweep is how often it compares, 0: as seldom as ever.
+func (w *world) plane(t *testing.T, sweep time.Duration) *plane {
 	t.Helper()
 	store, err := sqlledger.Open(t.Context(), sqlledger.Config{
 		URL: filepath.Join(t.TempDir(), "drover.db"), Key: bytes.Repeat([]byte{7}, 32), Kinds: append(gitops.Kinds(), operation.Kind),
@@ -86,7 +87,7 @@ func (w *world) plane(t *testing.T) *plane {
 	running.Go(func() { _ = loop.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	w.follow(t, kubeapi.Config{
-		Home: home, Service: p.s, Tally: store, Engine: func(string) string { return "hub" }, Mend: 100 * time.Millisecond,
+		Home: home, Service: p.s, Tally: store, Engine: func(string) string { return "hub" }, Mend: 100 * time.Millisecond, Sweep: sweep,
 		Admit: func(ctx context.Context, id string) error { return p.s.AdmitHome(ctx, "home", id) },
 	})
 	return p
@@ -132,7 +133,7 @@ func (p *plane) report(t *testing.T, uid string, state runtime.State, seen *runt
 // From kubectl apply to the agent and back, with the ledger in between.
 func TestLifeOnTheLedger(t *testing.T) {
 	w := enter(t)
-	p, ns := w.plane(t), w.Namespace(t)
+	p, ns := w.plane(t, 0), w.Namespace(t)
 	d := deployment(ns, "shop")
 	d.Finalizers = []string{v1alpha1.Finalizer}
 	w.create(t, d)

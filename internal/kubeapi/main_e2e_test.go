@@ -232,7 +232,8 @@ func (r *recorder) take(c call) error {
 	if c.Gone {
 		delete(r.known, c.UID)
 	} else if !c.resync {
-		r.known[c.UID] = gitops.Known{Kind: c.kind, UID: c.UID, Namespace: c.Namespace.Name, Name: c.Name, NamespaceUID: c.Namespace.UID}
+		r.known[c.UID] = gitops.Known{Kind: c.kind, UID: c.UID, Namespace: c.Namespace.Name, Name: c.Name, NamespaceUID: c.Namespace.UID,
+			Generation: c.Generation, Asks: c.whole.(interface{ Asks() string }).Asks()}
 	}
 	close(r.told)
 	r.told = make(chan struct{})

@@ -120,6 +120,18 @@ func (h *Home) show(o client.Object, status any) error {
 	return fault.New(fault.Internal, "a %T cannot be told to a %T", status, o)
 }
 
+// Stands implements gitops.Mirror.
+func (h *Home) Stands(ctx context.Context, kind, uid string, of gitops.Origin) (int64, error) {
+	o, err := h.find(ctx, kind, uid, of)
+	if err != nil {
+		return 0, err
+	}
+	if !o.GetDeletionTimestamp().IsZero() {
+		return 0, fault.New(fault.NotFound, "%s/%s is on its way out", of.Namespace, of.Name)
+	}
+	return o.GetGeneration(), nil
+}
+
 // Release implements gitops.Mirror.
 func (h *Home) Release(ctx context.Context, kind, uid string, of gitops.Origin) error {
 	for range attempts {

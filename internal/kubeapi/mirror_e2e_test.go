@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -98,6 +99,57 @@ func TestStatusIsMirrored(t *testing.T) {
 		err := h.Tell(t.Context(), "deployment", c.uid, gitops.Origin{Home: c.home, Namespace: ns, Name: c.name}, view())
 		if !fault.Is(err, c.want) {
 			t.Errorf("%s: %v", c.reason, err)
+		}
+	}
+}
+
+// What the controllers have just seen is not read again before its first status is
+// written, unless it is another by then.
+func TestFirstStatusIsOneCall(t *testing.T) {
+	w := enter(t)
+	ns := w.Namespace(t)
+	var mu sync.Mutex
+	asked := map[string][]string{}
+	h := w.home(t, func(next http.RoundTripper) http.RoundTripper {
+		return wrapped{next, func(r *http.Request) (int, string) {
+			if _, name, ok := strings.Cut(r.URL.Path, ns+"/gitopsdeployments/"); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				name = strings.TrimSuffix(name, "/status")
+				asked[name] = append(asked[name], r.Method)
+			}
+			return 0, ""
+		}}
+	})
+	r := newRecorder()
+	w.follow(t, kubeapi.Config{Home: h, Service: r})
+	for _, c := range []struct {
+		reason, name string
+		meanwhile    func(*v1alpha1.GitOpsDeployment)
+		want         []string
+	}{
+		{"it is as it was seen", "same", func(*v1alpha1.GitOpsDeployment) {}, []string{"PATCH"}},
+		{"somebody has changed it since", "other", func(d *v1alpha1.GitOpsDeployment) {
+			d.Labels = map[string]string{"a": "b"}
+			if err := w.Update(t.Context(), d); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"PATCH", "GET", "PATCH"}},
+	} {
+		d := deployment(ns, c.name)
+		w.create(t, d)
+		r.await(t, c.name, of(d))
+		c.meanwhile(d)
+		if err := h.Tell(t.Context(), "deployment", string(d.UID), originOf(d), view()); err != nil {
+			t.Fatalf("%s: %v", c.reason, err)
+		}
+		mu.Lock()
+		if diff := cmp.Diff(c.want, asked[c.name]); diff != "" {
+			t.Errorf("%s: %s", c.reason, diff)
+		}
+		mu.Unlock()
+		if err := w.Get(t.Context(), client.ObjectKeyFromObject(d), d); err != nil || d.Status.Sync.Status != "Synced" {
+			t.Errorf("%s: the status is %+v, %v", c.reason, d.Status, err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/droverhq/drover/internal/gitops"
 )
@@ -64,10 +65,25 @@ func (h *Home) healed(ctx context.Context, kind, uid string, of gitops.Origin, a
 	}
 }
 
-// mended tells that a status was changed by somebody else and is written again.
-func (h *Home) mended(ctx context.Context, kind, uid string, of gitops.Origin) {
-	if now := h.Now(); h.events.news("status of "+uid, now, eventPause) {
-		h.event(ctx, kind, uid, of, now, "put right: the status was changed by somebody else")
+// What somebody else has changed of a custom resource.
+const (
+	theStatus = "the status"
+	theRow    = "what the ledger has of it"
+)
+
+// mended tells that something was changed by somebody else and is written again.
+func (h *Home) mended(ctx context.Context, kind string, o client.Object, what string) {
+	h.tellMended(ctx, kind, string(o.GetUID()), gitops.Origin{Namespace: o.GetNamespace(), Name: o.GetName()}, what)
+}
+
+// Mended implements gitops.Mirror.
+func (h *Home) Mended(ctx context.Context, kind, uid string, of gitops.Origin) {
+	h.tellMended(ctx, kind, uid, of, theRow)
+}
+
+func (h *Home) tellMended(ctx context.Context, kind, uid string, of gitops.Origin, what string) {
+	if now := h.Now(); h.events.news(what+" of "+uid, now, eventPause) {
+		h.event(ctx, kind, uid, of, now, "put right: "+what+" was changed by somebody else")
 	}
 }
 

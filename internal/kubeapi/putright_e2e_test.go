@@ -3,6 +3,7 @@
 package kubeapi_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/kubeapi"
 	"github.com/droverhq/drover/internal/kubeapi/v1alpha1"
 	"github.com/droverhq/drover/internal/runtime"
@@ -25,7 +28,7 @@ func (w *world) eventsOf(t *testing.T, o client.Object) (out []string) {
 		t.Fatal(err)
 	}
 	for _, e := range list.Items {
-		if e.InvolvedObject.UID == o.GetUID() && e.Reason == "PutRight" && e.InvolvedObject.Kind == "GitOpsDeployment" {
+		if e.InvolvedObject.UID == o.GetUID() && e.Reason == "PutRight" && "*v1alpha1."+e.InvolvedObject.Kind == fmt.Sprintf("%T", o) {
 			out = append(out, e.Message)
 		}
 	}
@@ -115,5 +118,68 @@ func TestAChangedStatusIsAnEvent(t *testing.T) {
 			t.Fatalf("the events are %q", got)
 		}
 		time.Sleep(50 * time.Millisecond) // the API is asked
+	}
+}
+
+// What somebody changes of what the ledger has is found by a comparison, handed over again
+// and told, of every kind. What is as it should be is not handed over.
+func TestWhatTheLedgerHasIsCompared(t *testing.T) {
+	w := enter(t)
+	ns := w.Namespace(t)
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
+	all := []client.Object{
+		deployment(ns, "shop"), deployment(ns, "untouched"),
+		&v1alpha1.GitOpsDeploymentSyncRun{ObjectMeta: named("run"), Spec: v1alpha1.GitOpsDeploymentSyncRunSpec{GitopsDeploymentName: "shop"}},
+		&v1alpha1.GitOpsDeploymentRepositoryCredential{ObjectMeta: named("git"), Spec: v1alpha1.GitOpsDeploymentRepositoryCredentialSpec{Repository: "https://a/b"}},
+		&v1alpha1.GitOpsDeploymentManagedEnvironment{ObjectMeta: named("prod"), Spec: v1alpha1.GitOpsDeploymentManagedEnvironmentSpec{APIURL: "https://a"}},
+		deployment(ns, "dated"),
+	}
+	for _, o := range all {
+		w.create(t, o)
+	}
+	r := newRecorder()
+	w.follow(t, kubeapi.Config{Service: r, Sweep: 500 * time.Millisecond})
+	for _, o := range all {
+		r.await(t, o.GetName(), of(o))
+	}
+	for _, c := range []struct {
+		reason string
+		of     []client.Object
+		change func(*gitops.Known)
+	}{
+		{"what it asks for", []client.Object{all[0], all[2], all[3], all[4]}, func(k *gitops.Known) { k.Asks = "something else" }},
+		{"what it is called", all[:1], func(k *gitops.Known) { k.Name = "other" }},
+		{"that it was seen", all[:1], func(k *gitops.Known) { k.Generation-- }},
+		{"what another version has read", all[5:], func(k *gitops.Known) { k.Asks, k.Dated = "something else", true }},
+		{"that it was seen later", all[:1], func(k *gitops.Known) { k.Generation++ }},
+	} {
+		for _, o := range c.of {
+			uid := string(o.GetUID())
+			r.mu.Lock()
+			r.calls = nil
+			known := r.known[uid]
+			c.change(&known)
+			r.known[uid] = known
+			r.mu.Unlock()
+			r.await(t, o.GetName()+": "+c.reason, of(o))
+		}
+	}
+	for _, o := range []client.Object{all[0], all[2], all[3], all[4]} {
+		for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) { // the API is asked
+			if got := w.eventsOf(t, o); len(got) == 1 && got[0] == "put right: what the ledger has of it was changed by somebody else" {
+				break
+			} else if time.Now().After(end) {
+				t.Fatalf("the events of %s are %q", o.GetName(), got)
+			}
+		}
+	}
+	if again, told := r.all(of(all[1])), w.eventsOf(t, all[1]); len(again) > 0 || len(told) > 0 {
+		t.Errorf("what nobody has touched is handed over %d times, and told %q", len(again), told)
+	}
+	if told := w.eventsOf(t, all[5]); len(told) > 0 {
+		t.Errorf("what another version has read is told as %q", told)
+	}
+	if gone := r.all(func(c call) bool { return c.Gone }); len(gone) > 0 {
+		t.Errorf("taken for gone are %v", gone)
 	}
 }

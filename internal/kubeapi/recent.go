@@ -13,8 +13,8 @@ const (
 	maxKept   = 20   // in the status of one: those with more are read again
 )
 
-// recent are custom resources as they were when this replica last wrote to them, so
-// that a status that changes several times in a row is not read before each write.
+// recent are custom resources as they were when this replica last wrote to them, or
+// first saw them, so that a status is not read before each write.
 // What is in it may be old: a write has to say what it is made of. Losing it costs a
 // question.
 type recent struct {
@@ -31,6 +31,17 @@ func (r *recent) get(uid string) client.Object {
 		return o.DeepCopyObject().(client.Object)
 	}
 	return nil
+}
+
+// meet notes one that was seen with an empty status, unless it is known from a
+// write, which is newer.
+func (r *recent) meet(o client.Object) {
+	r.mu.Lock()
+	known := r.by[string(o.GetUID())] != nil
+	r.mu.Unlock()
+	if !known {
+		r.put(o)
+	}
 }
 
 // put notes one that was just written, and takes it over.

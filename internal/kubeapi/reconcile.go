@@ -63,11 +63,26 @@ func (c *Controllers) reconcile(ctx context.Context, k key) error {
 		}
 		c.unreadable.Delete(k)
 	}
-	err = settled(r.send(ctx, c.Service, in, o, secret))
-	if err == nil && k.kind == gitops.KindSyncRun.Name {
+	if verdictOf(o) == empty { // what becomes of it is told soon
+		seen := r.one()
+		seen.SetNamespace(o.GetNamespace())
+		seen.SetName(o.GetName())
+		seen.SetUID(o.GetUID())
+		seen.SetResourceVersion(o.GetResourceVersion())
+		c.Home.recent.meet(seen)
+	}
+	if err = settled(r.send(ctx, c.Service, in, o, secret)); err != nil {
+		return err
+	}
+	if k.kind == gitops.KindSyncRun.Name {
 		c.handed.note(in.UID, !in.Gone)
 	}
-	return err
+	if uid, ok := c.altered.LoadAndDelete(k); ok && uid == in.UID {
+		c.Logger.WarnContext(ctx, "what the ledger has of a custom resource was changed by somebody else, and was put right", "home", c.Home.Name,
+			"kind", k.kind, "namespace", k.namespace, "name", k.name)
+		c.Home.mended(ctx, r.name, o, theRow)
+	}
+	return nil
 }
 
 // intentOf is a custom resource that is there, as far as all kinds are alike.
@@ -196,7 +211,7 @@ func (c *Controllers) mend(ctx context.Context, r resource, k key) error {
 		return nil
 	}
 	if verdictOf(o) == damaged {
-		c.Home.mended(ctx, r.name, string(o.GetUID()), gitops.Origin{Namespace: o.GetNamespace(), Name: o.GetName()})
+		c.Home.mended(ctx, r.name, o, theStatus)
 	}
 	return settled(c.Service.Resync(ctx, r.name, string(o.GetUID())))
 }

@@ -45,31 +45,45 @@ func (c *Controllers) sweepAll(ctx context.Context) {
 }
 
 // sweep queues those that the ledger knows and that are not there (whether they are
-// really gone is asked of the API then), those that it does not know, and those
-// whose status is not ours. What needs a Secret is looked at again in any case where
-// that is asked for: one of the wrong type is not watched.
+// really gone is asked of the API then), those that it does not know, those of which it
+// has something else than they ask for, and those whose status is not ours. What needs a
+// Secret is looked at again in any case where that is asked for: one of the wrong type is
+// not watched.
 func (c *Controllers) sweep(ctx context.Context, secrets bool) error {
 	if err := c.admit(ctx); err != nil {
 		return err
 	}
 	for _, r := range resources() {
-		known := map[string]bool{}
+		known := map[string]gitops.Known{}
 		err := c.known(ctx, r, func(k gitops.Known) error {
-			known[k.UID] = true
-			return c.compare(ctx, r, k)
+			known[k.UID] = k
+			return nil
 		})
 		if err != nil {
 			return err
 		}
 		err = c.each(ctx, r, func(o client.Object) {
 			k := key{kind: r.name, namespace: o.GetNamespace(), name: o.GetName()}
-			if secrets && r.secret != nil || !known[string(o.GetUID())] {
+			has, ok := known[string(o.GetUID())]
+			delete(known, string(o.GetUID()))
+			switch {
+			case ok && differs(r, o, has):
+				if !has.Dated { // otherwise it may be how it was read
+					c.altered.Store(k, has.UID)
+				}
+				c.enqueue(again, k)
+			case secrets && r.secret != nil || !ok || has.Generation != o.GetGeneration():
 				c.enqueue(sometime, k)
 			}
 			c.mendLater(o, k)
 		})
 		if err != nil {
 			return err
+		}
+		for _, k := range known {
+			if err := c.compare(ctx, r, k); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -94,6 +108,20 @@ func (c *Controllers) known(ctx context.Context, r resource, f func(gitops.Known
 	}
 }
 
+// differs reports whether the ledger has something else of a custom resource than that
+// asks for, though it has seen it as it is: then somebody has changed it there.
+func differs(r resource, o client.Object, has gitops.Known) bool {
+	if !o.GetDeletionTimestamp().IsZero() || has.Generation != o.GetGeneration() {
+		return false // it is handed over, or about to be
+	}
+	if has.Namespace != o.GetNamespace() || has.Name != o.GetName() {
+		return true
+	}
+	in := intentOf(gitops.Namespace{Name: o.GetNamespace()}, o)
+	return has.Asks != "" && has.Asks != r.wish(in, o, nil).Asks()
+}
+
+// compare looks for one that was not listed.
 func (c *Controllers) compare(ctx context.Context, r resource, known gitops.Known) error {
 	k := key{kind: r.name, namespace: known.Namespace, name: known.Name}
 	o := r.one()

@@ -61,6 +61,10 @@ type Engine struct {
 	Reconciled   int64 // of these, those that Argo CD has compared lately
 	Operations   int64 // that are shown as custom resources
 	Jsonnet      bool  // it is evaluated, which lets repositories read files of Argo CD's
+	NoHealth     bool  // the health of single resources is not told
+	// Left names Applications that have our label, and that no deployment is about; the first
+	// few of many. Empty: there are none.
+	Left string
 }
 
 // Units of one instance type.

@@ -2,7 +2,6 @@ package source
 
 import (
 	"net"
-	"net/netip"
 	"net/url"
 	"path"
 	"regexp"
@@ -10,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/transport"
 )
 
 const (
@@ -140,7 +140,7 @@ func (l Location) Address() (Address, error) {
 	switch u.Scheme {
 	case "https", "ssh":
 	case "http":
-		if !Loopback(u.Hostname()) {
+		if !transport.Loopback(u.Hostname()) {
 			return bad("begins with http, which anybody on the way could change: use https")
 		}
 	case "file":
@@ -172,15 +172,6 @@ func (a Address) checkPath(bad func(string) (Address, error)) error {
 		_, err = bad("has a part \"..\" or \".\"")
 	}
 	return err
-}
-
-// Loopback reports whether a host is this machine, whatever a name server says.
-func Loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return err == nil && ip.IsLoopback()
 }
 
 func checkRevision(rev string) error {

@@ -110,8 +110,13 @@ func remove(t *testing.T, a *argocd.Server, name string) {
 	if err := a.Applications().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	defer remind(t, a, name, func(i int) string { return fmt.Sprintf(`{"metadata":{"annotations":{"reminded":"%d"}}}`, i) })()
+	defer remind(t, a, name, reminder)()
 	a.Wait(t, name, "gone", func(app *unstructured.Unstructured) bool { end(t, a, app); return app == nil })
+}
+
+// reminder changes nothing that matters.
+func reminder(i int) string {
+	return fmt.Sprintf(`{"metadata":{"annotations":{"reminded":"%d"}}}`, i)
 }
 
 // remind changes an Application every ten seconds, until it is stopped: now and then Argo
@@ -316,14 +321,18 @@ func TestDeletionNeedsWhatTheApplicationStandsOn(t *testing.T) {
 			if c.first != nil {
 				c.first(t, ns)
 				patch(t, a, name, refresh)
+				stop := remind(t, a, name, func(int) string { return refresh })
 				a.Wait(t, name, "aware of it", func(app *unstructured.Unstructured) bool {
 					return condition(app, "InvalidSpecError")+condition(app, "ComparisonError") != ""
 				})
+				stop()
 			}
 			if err := a.Applications().Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
+			defer remind(t, a, name, reminder)()
 			a.Wait(t, name, "gone, or stuck", func(app *unstructured.Unstructured) bool {
+				end(t, a, app) // as in remove
 				return app == nil || c.stays && condition(app, "DeletionError") != ""
 			})
 			if got := value(t, a.Cluster, ns, "a"); got != c.leaves {

@@ -54,7 +54,7 @@ func followsGit(t *testing.T, w *world) {
 	w.remove(t, configMaps, ns, "c")
 	w.value(t, ns, "c", "2")
 	// Who wrote it is asked of Git beside, and told when it is known.
-	w.wait(t, deployments, ns, "shop", "aware of two syncs, and of who wrote the second", func(o *thing) bool {
+	o = w.wait(t, deployments, ns, "shop", "aware of two syncs, and of who wrote the second", func(o *thing) bool {
 		list, _, _ := unstructured.NestedSlice(o.Object, "status", "history")
 		if len(list) < 2 {
 			return false
@@ -63,6 +63,21 @@ func followsGit(t *testing.T, w *world) {
 		text := func(field string) bool { value, _ := last[field].(string); return value != "" }
 		return last["revision"] == second && text("message") && text("author")
 	})
+	// How long each took is what Argo CD says of it.
+	took := func(o *thing, began string) (out []string) {
+		list, _, _ := unstructured.NestedSlice(o.Object, "status", "history")
+		for _, one := range list {
+			e, _ := one.(map[string]any)
+			out = append(out, fmt.Sprint(e["id"], e["revision"], " from ", e[began], " to ", e["deployedAt"]))
+		}
+		return out
+	}
+	says := took(w.get(t, applications, w.a.Namespace, application(uid)), "deployStartedAt")
+	for _, one := range took(o, "startedAt") {
+		if !slices.Contains(says, one) || strings.Contains(one, "nil") {
+			t.Errorf("a sync was %s; Argo CD says %q", one, says)
+		}
+	}
 }
 
 // push tells a webhook of a push as GitHub does.

@@ -3,17 +3,13 @@
 package gitops_test
 
 import (
-	"database/sql"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	_ "modernc.org/sqlite"
 
 	"github.com/droverhq/drover/internal/runtime/keep"
 	"github.com/droverhq/drover/test/argocd"
@@ -111,26 +107,38 @@ func minuteOfArgoCD(t *testing.T, w *world) {
 	w.secret(t, ns, "login", repositorySecret, map[string]string{"username": reader, "password": password})
 	uid := w.deploy(t, ns, "shop", of("automated", repo.URL))
 	w.synced(t, ns, "shop", commit)
+	// In workspaces of their own, so that it is clear who tells.
+	apart, by, there := w.namespace(t), w.namespace(t), w.namespace(t)
+	public := w.git.Repo(t, ns)
+	theirs := public.Commit(t, "main", files{"k8s/a.yaml": configMap("a", "1")})
+	environment := w.environment(t, apart, "mine", ", namespaces: ["+there+"]")
+	w.secret(t, apart, "mine", environmentSecret, map[string]string{"kubeconfig": w.account(t, there, "one", false)})
+	far := w.deploy(t, apart, "far", into(public.URL, "mine", there))
+	w.synced(t, apart, "far", theirs)
+	w.deploy(t, by, "hand", of("manual", public.URL))
+	w.sync(t, by, "once", "{gitopsDeploymentName: hand}")
+	w.ended(t, by, "once", "Succeeded")
 	project := argocd.Field(w.get(t, applications, w.a.Namespace, application(uid)), "spec.project")
 	w = w.within(time.Minute)
 	for _, c := range []struct {
-		kind          string
+		kind, of      string
 		resource      schema.GroupVersionResource
 		name          string
 		change, field string
 	}{
-		{"Application", applications, application(uid), `{"spec":{"source":{"path":"elsewhere"}}}`, "spec.source.path"},
-		{"AppProject", projects, project, `{"spec":{"description":"mine"}}`, "spec.description"},
-		{"Secret", secrets, "repo-cred-" + credential, `{"stringData":{"password":"other"}}`, "data.password"},
+		{"Application", uid, applications, application(uid), `{"spec":{"source":{"path":"elsewhere"}}}`, "spec.source.path"},
+		{"AppProject", uid, projects, project, `{"spec":{"description":"mine"}}`, "spec.description"},
+		{"Secret", uid, secrets, "repo-cred-" + credential, `{"stringData":{"password":"other"}}`, "data.password"},
+		{"Secret", far, secrets, "managed-env-" + environment, `{"stringData":{"config":"{}"}}`, "data.config"},
 	} {
 		good := argocd.Field(w.get(t, c.resource, w.a.Namespace, c.name), c.field)
 		w.patch(t, c.resource, w.a.Namespace, c.name, c.change)
 		w.wait(t, c.resource, w.a.Namespace, c.name, "as it was", func(o *thing) bool { return o != nil && argocd.Field(o, c.field) == good })
-		w.healed(t, uid, "the "+c.kind+" was changed")
+		w.healed(t, c.of, "the "+c.kind+" was changed")
 		before := w.get(t, c.resource, w.a.Namespace, c.name).GetUID()
 		w.remove(t, c.resource, w.a.Namespace, c.name)
 		w.wait(t, c.resource, w.a.Namespace, c.name, "there again", func(o *thing) bool { return o != nil && o.GetUID() != before && argocd.Field(o, c.field) == good })
-		w.healed(t, uid, "the "+c.kind+" was deleted")
+		w.healed(t, c.of, "the "+c.kind+" was deleted")
 	}
 	w.synced(t, ns, "shop", commit)
 	w.value(t, ns, "a", "1")
@@ -139,6 +147,12 @@ func minuteOfArgoCD(t *testing.T, w *world) {
 	w.synced(t, ns, "shop", commit)
 	w.patch(t, credentials, ns, "git/status", `{"status":{"conditions":null}}`)
 	w.credential(t, ns, "RepositoryCredentialUpToDate")
+	w.patch(t, environments, apart, "mine/status", `{"status":{"conditions":null}}`)
+	w.connected(t, apart, "mine", "Succeeded")
+	w.patch(t, syncruns, by, "once/status", `{"status":{"phase":"Failed","revision":null}}`)
+	if o := w.ended(t, by, "once", "Succeeded"); argocd.Field(o, "status.revision") == "" {
+		t.Error("the revision of the sync run is not put right")
+	}
 }
 
 func minuteOfPlain(t *testing.T, w *world) {
@@ -194,55 +208,5 @@ func minuteOfKept(t *testing.T, w *world) {
 			w.remove(t, configMaps, c.objects, "a")
 			w.value(t, c.objects, "a", "1")
 		})
-	}
-}
-
-// minuteOfLedger takes the row of a live custom resource out of the database.
-func minuteOfLedger(t *testing.T, w *world) {
-	ns := w.namespace(t)
-	repo := w.git.Repo(t, ns)
-	first := repo.Commit(t, "main", files{"k8s/a.yaml": configMap("a", "1")})
-	uid := w.deploy(t, ns, "shop", of("automated", repo.URL))
-	w.synced(t, ns, "shop", first)
-	live, app := w.get(t, configMaps, ns, "a").GetUID(), w.get(t, applications, w.a.Namespace, application(uid)).GetUID()
-	orders := func() int { return strings.Count(w.run(t, "get", "operations", "--size", "1000", "-o", "json"), uid) }
-	before := orders()
-
-	if code := w.s.Stop(); code != 0 {
-		t.Fatalf("the server ended with %d", code)
-	}
-	db, err := sql.Open("sqlite", filepath.Join(w.s.DataDir, "drover.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	done, err := db.Exec("DELETE FROM object_deployment WHERE id = ?", uid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n, err := done.RowsAffected(); n != 1 || err != nil {
-		t.Fatalf("%d rows were removed: %v", n, err)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	w.s.Start(t)
-
-	w = w.within(time.Minute)
-	// It is asked for once more, which an operation tells.
-	for end := time.Now().Add(w.limit); orders() <= before; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("nobody has asked for it again")
-		}
-	}
-	second := repo.Commit(t, "main", files{"k8s/a.yaml": configMap("a", "2")})
-	w.push(t, repo, "main", w.pushSecret(t))
-	w.value(t, ns, "a", "2")
-	o := w.synced(t, ns, "shop", second)
-	if state, _, _ := unstructured.NestedString(o.Object, "status", "health", "status"); state != "Healthy" {
-		t.Errorf("its health is %q", state)
-	}
-	if w.get(t, configMaps, ns, "a").GetUID() != live || w.get(t, applications, w.a.Namespace, application(uid)).GetUID() != app {
-		t.Error("what was deployed is another one: it was removed and made anew")
 	}
 }

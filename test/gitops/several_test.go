@@ -47,11 +47,11 @@ func TestSeveralArgoCDs(t *testing.T) {
 	}
 	w.s.Start(t)
 	w.a = argocd.Start(t, k)
-	far := argocd.Start(t, k, argocd.WithNamespace("argocd-far"))
+	far := argocd.Start(t, k, argocd.WithNamespace("argocd-far"), argocd.WithFlags("--persist-resource-health=false")) // the default
 	w.edge = w.join(t, "edge", w.register(t, "edge"), "--runtime", "argocd")
 	account := w.enlist(t, "far", far)
 	w.options = ",argocd=" + far.Namespace + ",redis=" + far.RedisAddress
-	w.join(t, "far", account, "--runtime", "argocd")
+	there := w.join(t, "far", account, "--runtime", "argocd")
 
 	repo := w.git.Repo(t, "shop")
 	commit := repo.Commit(t, "main", files{"k8s/a.yaml": configMap("a", "1")})
@@ -91,6 +91,18 @@ func TestSeveralArgoCDs(t *testing.T) {
 		}
 		return false
 	})
+
+	// What an Argo CD does not tell is seen by its Applications, and said.
+	there.Kill()
+	there.Start(t) // it counts them when it begins, and every three minutes
+	until(t, "the doctor to name the Argo CD that does not tell the health of resources", func() bool {
+		out, _, _ := w.try(t, "doctor", "-o", "json")
+		i := strings.Index(out, `"argocd-health"`)
+		return i > 0 && strings.Contains(out[i:], `"far"`) && !strings.Contains(out[i:min(len(out), i+600)], `"edge"`)
+	})
+	if !strings.Contains(there.Log(), "does not tell the health of single resources") {
+		t.Error("its agent does not say so")
+	}
 
 	// One that is away holds up its own alone.
 	if err := far.Controller.Kill(); err != nil {

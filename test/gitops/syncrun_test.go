@@ -20,8 +20,7 @@ import (
 	"github.com/droverhq/drover/test/gitserver"
 )
 
-// sync makes a GitOpsDeploymentSyncRun and waits until it is known: of those that
-// are made within a second nobody can tell which was the first.
+// sync makes a GitOpsDeploymentSyncRun and waits until it is known.
 func (w *world) sync(t *testing.T, ns, name, spec string) {
 	t.Helper()
 	w.apply(t, ns, custom(t, "GitOpsDeploymentSyncRun", name, spec))
@@ -100,6 +99,42 @@ func syncRuns(t *testing.T, w *world) {
 	w.value(t, ns, "a", "2")
 	if began, before := argocd.Field(again, "status.startedAt"), argocd.Field(back, "status.finishedAt"); began == "" || before == "" || stamp(t, began).Before(stamp(t, before)) {
 		t.Errorf("the third began at %s, the first ended at %s", began, before)
+	}
+}
+
+// syncRunsAtOnce makes several without waiting: they are carried out as they were made,
+// though their times have whole seconds and their names another order.
+func syncRunsAtOnce(t *testing.T, w *world) {
+	ns := w.namespace(t)
+	repo := w.git.Repo(t, ns)
+	names := []string{"e", "b", "d", "a", "c"}
+	var commits []string
+	for i := range names {
+		commits = append(commits, repo.Commit(t, "main", files{"k8s/a.yaml": configMap("a", fmt.Sprint(i))}))
+	}
+	uid := w.deploy(t, ns, "shop", of("manual", repo.URL))
+	w.wait(t, deployments, ns, "shop", "out of sync", argocd.Is(map[string]string{"status.sync.status": "OutOfSync"}))
+	for i, name := range names {
+		w.apply(t, ns, custom(t, "GitOpsDeploymentSyncRun", name, "{gitopsDeploymentName: shop, revisionID: "+commits[i]+"}"))
+	}
+	var before time.Time
+	for i, name := range names {
+		o := w.ended(t, ns, name, "Succeeded")
+		began := stamp(t, argocd.Field(o, "status.startedAt"))
+		if got := argocd.Field(o, "status.revision"); got != commits[i] || began.Before(before) {
+			t.Errorf("run %d brought %q at %s, want %s after %s", i, got, began, commits[i], before)
+		}
+		before = stamp(t, argocd.Field(o, "status.finishedAt"))
+	}
+	w.value(t, ns, "a", fmt.Sprint(len(names)-1))
+	var order []string
+	list, _, _ := unstructured.NestedSlice(w.get(t, applications, w.a.Namespace, application(uid)).Object, "status", "history")
+	for _, one := range list {
+		e, _ := one.(map[string]any)
+		order = append(order, fmt.Sprint(e["revision"]))
+	}
+	if order = slices.Compact(order); !slices.Equal(order, commits) {
+		t.Errorf("they were carried out as %q, want %q", order, commits)
 	}
 }
 

@@ -43,12 +43,14 @@ var together = []struct {
 	run  func(*testing.T, *world)
 }{
 	{"an automated deployment follows Git", followsGit},
+	{"the health of a workload", healthOfAWorkload},
 	{"a push is told by a webhook", pushed},
 	{"deletion takes all with it", deletion},
 	{"a changed spec is carried out", changedSpec},
 	{"an invalid spec says why until it is mended", invalidSpec},
 	{"one name again and again", sameName},
 	{"sync runs of a manual deployment", syncRuns},
+	{"sync runs that are made at once", syncRunsAtOnce},
 	{"sync runs that cannot be", syncRunsRefused},
 	{"sync runs before their deployment and ended ones", syncRunsEarlyAndLate},
 	{"private repositories by HTTPS", privateByHTTPS},

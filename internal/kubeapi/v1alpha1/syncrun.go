@@ -50,7 +50,7 @@ type GitOpsDeploymentSyncRunStatus struct {
 	//
 	// +optional
 	Conditions []GitOpsDeploymentSyncRunCondition `json:"conditions,omitempty"`
-	// Waiting, Running, Succeeded, Failed, Error, Terminating or Terminated.
+	// Waiting, Running, Succeeded, Failed, Terminating or Terminated.
 	//
 	// +optional
 	Phase string `json:"phase,omitempty"`

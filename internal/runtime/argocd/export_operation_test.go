@@ -36,6 +36,20 @@ func (o *Operations) Conclude(op runtime.DeploymentOperation, err error) {
 	o.s.conclude(runtime.Deployment{Operation: &op}, &o.m, err)
 }
 
+// Prepared is what is written down of an item when it comes, and what its operation
+// would have be written before the Application. Own is what is known of it.
+func (o *Operations) Prepared(d runtime.Deployment, own string) (with, before string) {
+	rec := keep.Record{ID: "d", Own: json.RawMessage(own)}
+	rec.Body, _ = json.Marshal(d)
+	o.s.Prepare(&rec)
+	m := remember(rec.Own)
+	if d, err := read(rec.Body); err == nil {
+		o.s.announce(d, &m, false)
+	}
+	next, _ := m.pack()
+	return string(rec.Own), string(next)
+}
+
 // Follow is a sync that is in a phase.
 func (o *Operations) Follow(want runtime.SyncRequest, run runtime.SyncRun, begun bool) {
 	o.s.follows(&want, o.m.Run, &run, begun)
@@ -90,4 +104,28 @@ func Count(ctx context.Context, objects dynamic.Interface, apps []*unstructured.
 	}
 	o.s.caches = map[kind]cache.SharedIndexInformer{applications: informer}
 	return o.s.count(ctx)
+}
+
+// Leftovers names, after the watch has told of all Applications, those that no item is
+// about; since are those that an item is about by the time they are counted.
+func Leftovers(apps []*unstructured.Unstructured, ours, since []string, told bool) string {
+	s := &shift{r: &Runtime{cfg: Config{Logger: slog.New(slog.DiscardHandler)}.defaults()}, left: map[string]bool{}}
+	s.needs = newNeeds(s.r.cfg)
+	for _, name := range ours {
+		s.needs.apps[name] = name
+	}
+	var all []any
+	for _, app := range apps {
+		if _, ours := s.needs.application(app.GetName()); !ours {
+			s.leftover(app, true)
+		}
+		all = append(all, app)
+	}
+	for _, name := range since {
+		s.needs.apps[name] = name
+	}
+	if told {
+		s.r.told.hear(nil)
+	}
+	return s.leftovers(all)
 }

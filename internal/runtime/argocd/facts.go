@@ -55,7 +55,10 @@ func (r *Runtime) Facts(ctx context.Context) (runtime.Facts, error) {
 		f.at = now
 	}
 	if s := r.shift.Load(); s != nil && s.settled() && f.lapsed(r.cfg.Now()) {
-		f.engine, f.counted = s.count(ctx), r.cfg.Now()
+		was := f.engine.NoHealth
+		if f.engine, f.counted = s.count(ctx), r.cfg.Now(); f.engine.NoHealth && !was {
+			r.cfg.Logger.Warn("Argo CD does not tell the health of single resources: set controller.resource.health.persist to \"true\" in argocd-cmd-params-cm and start its controller anew", "namespace", r.cfg.ArgoCD)
+		}
 	}
 	out.Kind, out.Engine = "argocd", f.engine
 	if f.version != "" {

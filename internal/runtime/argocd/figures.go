@@ -2,6 +2,8 @@ package argocd
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +19,9 @@ const (
 	// reconciledAge is how long ago Argo CD has compared an Application at the most that
 	// counts as reconciled, as the dashboards of the earlier service know it.
 	reconciledAge = 3 * time.Minute
+	// healthElsewhere is where an Argo CD has the health of resources that is not told to
+	// write it into Applications.
+	healthElsewhere = "appTree"
 )
 
 // lapsed reports whether it is time to count again.
@@ -30,7 +35,8 @@ func (s *shift) settled() bool {
 	return c != nil && c.HasSynced()
 }
 
-// count counts what the watch knows, and asks the cluster for one setting.
+// count counts what the watch knows, and asks the cluster for one setting. Whether the
+// health of resources is told can be seen: it is a flag, which may come from anywhere.
 func (s *shift) count(ctx context.Context) runtime.Engine {
 	all := s.caches[applications].GetStore().List()
 	e := runtime.Engine{Applications: int64(len(all)), Operations: s.ops.shown.Load(), Jsonnet: s.r.jsonnet(ctx)}
@@ -39,8 +45,41 @@ func (s *shift) count(ctx context.Context) runtime.Engine {
 		if reconciled(as(o), now) {
 			e.Reconciled++
 		}
+		if at, _, _ := unstructured.NestedString(as(o).Object, "status", "resourceHealthSource"); at == healthElsewhere {
+			e.NoHealth = true
+		}
 	}
+	e.Left = s.leftovers(all)
 	return e
+}
+
+// leftNamed is how many leftovers are named.
+const leftNamed = 5
+
+// leftovers names the Applications that were found to be nobody's, and still are. As long
+// as not everything was told, whose they are is not known.
+func (s *shift) leftovers(all []any) string {
+	if !s.r.told.whole() {
+		return ""
+	}
+	var names []string
+	for _, o := range all {
+		name := as(o).GetName()
+		s.mu.Lock()
+		left := s.left[name]
+		s.mu.Unlock()
+		if !left || as(o).GetDeletionTimestamp() != nil {
+			continue
+		}
+		if _, ours := s.needs.application(name); !ours {
+			names = append(names, short(name, 63))
+		}
+	}
+	slices.Sort(names)
+	if more := len(names) - leftNamed; more > 0 {
+		names = append(names[:leftNamed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // reconciled reports whether Argo CD has compared an Application lately.

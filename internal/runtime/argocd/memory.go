@@ -62,6 +62,11 @@ func (m memory) pack() ([]byte, error) {
 	return json.Marshal(m)
 }
 
+// announces tells whether an operation is there to be shown: it has not ended yet.
+func (m *memory) announces(op *runtime.DeploymentOperation) bool {
+	return op != nil && (m.Done == nil || m.Done.ID != op.ID)
+}
+
 // last is the deployment that the Application was last made of; nil: none.
 func (m memory) last() *runtime.Deployment {
 	if m.Last == nil {
@@ -74,16 +79,23 @@ func (m memory) last() *runtime.Deployment {
 }
 
 // Prepare implements keep.Preparer: what the item is made into is written down with
-// it, where it was not made into anything before.
+// it, where it was not made into anything before, and so is the operation that is
+// about to be announced. Else both would be a second write before the Application.
+// One that is still under way is left to whoever shows that it was overtaken.
 func (s *shift) Prepare(next *keep.Record) {
 	d, err := read(next.Body)
-	m := remember(next.Own)
-	if err != nil || m.Last != nil {
+	if err != nil {
 		return
 	}
-	m.Last = next.Body
+	m, made := remember(next.Own), next.Inventory
+	if m.Last == nil {
+		m.Last, made = next.Body, manifest.Union(made, s.lines(d))
+	}
+	if m.Open == nil && m.announces(d.Operation) {
+		m.Open = d.Operation
+	}
 	if own, err := m.pack(); err == nil {
-		next.Own, next.Inventory = own, manifest.Union(next.Inventory, s.lines(d))
+		next.Own, next.Inventory = own, made
 	}
 }
 

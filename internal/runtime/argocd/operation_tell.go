@@ -18,7 +18,7 @@ const superseded = "a later request took its place"
 // overtaken by it.
 func (s *shift) announce(d runtime.Deployment, m *memory, applied bool) {
 	op := d.Operation
-	if op == nil || applied || m.Done != nil && m.Done.ID == op.ID {
+	if applied || !m.announces(op) {
 		return
 	}
 	s.overtake(m, op.ID)

@@ -96,6 +96,33 @@ func op(id string) runtime.DeploymentOperation {
 	return runtime.DeploymentOperation{ID: id, Owner: "w", Resource: "d", Type: "GitOpsDeployment", Cause: "request:1", Instance: "edge"}
 }
 
+// An operation is written down with its item: nothing is left to write before the
+// Application.
+func TestOperationsAreWrittenDownOnce(t *testing.T) {
+	one := op("one")
+	d := runtime.Deployment{UID: "d", Name: "shop", Workspace: "w", Repository: "https://git.example.org/shop.git", Path: "k8s", Namespace: "shop", Operation: &one}
+	for _, tc := range []struct {
+		reason, own string
+		again       bool
+	}{
+		{"it is new", "", false},
+		{"it was made before", `{"last":{"uid":"d"},"done":{"id":"zero","state":"Completed","at":"2026-01-02T12:00:00Z"}}`, false},
+		{"it has ended", `{"last":{"uid":"d"},"done":{"id":"one","state":"Completed","at":"2026-01-02T12:00:00Z"}}`, false},
+		{"it overtakes another, which has to be shown first", `{"last":{"uid":"d"},"open":{"id":"zero"}}`, true},
+	} {
+		t.Run(tc.reason, func(t *testing.T) {
+			c := newCounter(t)
+			with, before := c.Prepared(d, tc.own)
+			if again := with != before; again != tc.again {
+				t.Errorf("written with it %s, and before the Application %s", with, before)
+			}
+			if tc.again {
+				c.shows("overtaken", map[string]string{"zero": "Completed: a later request took its place", "one": "In_Progress"})
+			}
+		})
+	}
+}
+
 func TestOperationsOfADeployment(t *testing.T) {
 	c := newCounter(t)
 	c.Announce(op("one"))

@@ -32,12 +32,12 @@ func TestDetail(t *testing.T) {
 		"resources":[{"kind":"Service","version":"v1","namespace":"shop","name":"web","status":"Synced"},{"group":"apps","kind":"Deployment","version":"v1","namespace":"shop","name":"web","status":"OutOfSync","health":{"status":"Degraded"}},{"kind":"ConfigMap","version":"v1","namespace":"shop","name":"a","status":"Synced"}],
 		"conditions":[{"type":"SyncError","message":"b"},{"type":"ComparisonError","message":"a"}],
 		"operationState":{"phase":"Succeeded","startedAt":"2026-01-01T00:00:00Z","operation":{"sync":{}}},
-		"history":[{"id":1,"revision":"c1","deployedAt":"2026-01-01T00:00:00Z","initiatedBy":{"username":"drover:run-1"}},{"id":0,"revision":"c0","deployedAt":"2026-01-01T00:00:00Z","initiatedBy":{"automated":true}}]}}`)
+		"history":[{"id":1,"revision":"c1","deployStartedAt":"2025-12-31T23:59:55Z","deployedAt":"2026-01-01T00:00:00Z","initiatedBy":{"username":"drover:run-1"}},{"id":0,"revision":"c0","deployedAt":"2026-01-01T00:00:00Z","initiatedBy":{"automated":true}}]}}`)
 	b, err := argocd.Detail(app, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"sync":{"status":"OutOfSync","revision":"c1"},"health":{"status":"Degraded","message":"no"},"resources":[{"version":"v1","kind":"ConfigMap","namespace":"shop","name":"a","status":"Synced"},{"version":"v1","kind":"Service","namespace":"shop","name":"web","status":"Synced"},{"group":"apps","version":"v1","kind":"Deployment","namespace":"shop","name":"web","status":"OutOfSync","health":{"status":"Degraded"}}],"conditions":[{"type":"ComparisonError","message":"a"},{"type":"SyncError","message":"b"}],"compared":{"repository":"https://git/shop","path":"k8s","revision":"main","target":"t1","namespace":"shop"},"operation":{"operation":{"sync":{}},"phase":"Succeeded","startedAt":"2026-01-01T00:00:00Z"},"history":[{"id":0,"revision":"c0","deployed":"2026-01-01T00:00:00Z","by":"automated"},{"id":1,"revision":"c1","deployed":"2026-01-01T00:00:00Z","by":"run-1"}]}`
+	const want = `{"sync":{"status":"OutOfSync","revision":"c1"},"health":{"status":"Degraded","message":"no"},"resources":[{"version":"v1","kind":"ConfigMap","namespace":"shop","name":"a","status":"Synced"},{"version":"v1","kind":"Service","namespace":"shop","name":"web","status":"Synced"},{"group":"apps","version":"v1","kind":"Deployment","namespace":"shop","name":"web","status":"OutOfSync","health":{"status":"Degraded"}}],"conditions":[{"type":"ComparisonError","message":"a"},{"type":"SyncError","message":"b"}],"compared":{"repository":"https://git/shop","path":"k8s","revision":"main","target":"t1","namespace":"shop"},"operation":{"operation":{"sync":{}},"phase":"Succeeded","startedAt":"2026-01-01T00:00:00Z"},"history":[{"id":0,"revision":"c0","deployed":"2026-01-01T00:00:00Z","by":"automated"},{"id":1,"revision":"c1","started":"2025-12-31T23:59:55Z","deployed":"2026-01-01T00:00:00Z","by":"run-1"}]}`
 	if string(b) != want {
 		t.Errorf("got  %s\nwant %s", b, want)
 	}

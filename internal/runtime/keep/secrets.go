@@ -40,6 +40,10 @@ type kept struct {
 	parts   [][]byte
 	names   []string // of the Secrets after the head
 	version string   // of the head, that a write must still find
+	// sound are the versions in which the rest was found to hold what it should, by name.
+	sound map[string]string
+	// damaged: a part is not there, or another. It can be written over.
+	damaged bool
 }
 
 func (k keeper) explain(err error, name string) error {
@@ -51,15 +55,13 @@ func (k keeper) explain(err error, name string) error {
 func (k keeper) put(ctx context.Context, kind, name string, parts [][]byte, was kept) (kept, error) {
 	ctx, stop := context.WithTimeout(ctx, CallTimeout)
 	defer stop()
-	now := kept{parts: parts}
+	now := kept{parts: parts, sound: map[string]string{}}
 	for i, p := range parts[min(1, len(parts)):] {
-		sum := sha256.Sum256(p)
-		part := fmt.Sprintf("%s-p%d-%s", name, i+1, hex.EncodeToString(sum[:4]))
-		now.names = append(now.names, part)
-		err := k.kube.Create(ctx, k.secret("part", part, p))
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			return was, k.explain(err, part)
+		part, err := k.putPart(ctx, fmt.Sprintf("%s-p%d", name, i+1), p)
+		if err != nil {
+			return was, k.explain(err, part.Name)
 		}
+		now.names, now.sound[part.Name] = append(now.names, part.Name), part.ResourceVersion
 	}
 	s := k.secret(kind, name, nil)
 	if len(parts) > 0 {
@@ -90,6 +92,43 @@ func (k keeper) put(ctx context.Context, kind, name string, parts [][]byte, was 
 	return now, nil
 }
 
+// putPart writes a part. One that is there is left as it is; if somebody has put something
+// else in its place, it gets another name, so that what the head lists stays until the next
+// one is written.
+func (k keeper) putPart(ctx context.Context, prefix string, data []byte) (corev1.Secret, error) {
+	part := k.secret("part", prefix+"-"+partDigest(data), data)
+	part.Immutable = new(true)
+	err := k.kube.Create(ctx, part)
+	if !apierrors.IsAlreadyExists(err) {
+		return *part, err
+	}
+	there, err := k.part(ctx, part.Name)
+	if err != nil || soundPart(there) {
+		return there, err
+	}
+	part.Name = prefix + "-" + partDigest([]byte(there.UID)) + "-" + partDigest(data) // the same with each try
+	if err = k.kube.Create(ctx, part); apierrors.IsAlreadyExists(err) {
+		return k.part(ctx, part.Name)
+	}
+	return *part, err
+}
+
+// part reads a part; one that is not there is empty.
+func (k keeper) part(ctx context.Context, name string) (p corev1.Secret, err error) {
+	err = k.kube.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: name}, &p)
+	return p, client.IgnoreNotFound(err)
+}
+
+func partDigest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:4])
+}
+
+// soundPart reports whether a part holds what its name says.
+func soundPart(p corev1.Secret) bool {
+	return strings.HasSuffix(p.Name, "-"+partDigest(p.Data[dataKey])) && p.Labels[keepLabel] == "part"
+}
+
 func (k keeper) secret(kind, name string, data []byte) *corev1.Secret {
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: k.namespace, Labels: map[string]string{keepLabel: kind}}}
 	if data != nil {
@@ -98,7 +137,7 @@ func (k keeper) secret(kind, name string, data []byte) *corev1.Secret {
 	return s
 }
 
-// get reads one head with its parts; false: there is none.
+// get reads one head with its parts, damaged as they may be; false: there is none.
 func (k keeper) get(ctx context.Context, name string) (kept, bool, error) {
 	ctx, stop := context.WithTimeout(ctx, CallTimeout)
 	defer stop()
@@ -112,11 +151,12 @@ func (k keeper) get(ctx context.Context, name string) (kept, bool, error) {
 	}
 	out := head(s)
 	for _, part := range out.names {
-		var p corev1.Secret
-		if err := k.kube.Get(ctx, client.ObjectKey{Namespace: k.namespace, Name: part}, &p); err != nil {
+		p, err := k.part(ctx, part)
+		if err != nil {
 			return kept{}, false, k.explain(err, part)
 		}
 		out.parts = append(out.parts, p.Data[dataKey])
+		out.damaged = out.damaged || !soundPart(p)
 	}
 	return out, true, nil
 }

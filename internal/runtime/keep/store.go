@@ -16,7 +16,7 @@ type Store struct {
 	mu   sync.Mutex
 	made bool // the namespace was looked for
 	d    *Desk
-	was  map[string]kept // what was last written, without its content: another replica may have since
+	was  map[string]kept // what was last read or written, without its content: another replica may have since
 }
 
 // Store of the agent that runs on this cluster.
@@ -30,8 +30,15 @@ func (s *Store) Load(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Whoever saves it need not ask again, also where there is none.
+	s.mu.Lock()
+	s.was[name] = kept{names: k.names, version: k.version}
+	s.mu.Unlock()
 	if !there {
 		return nil, fmt.Errorf("%s was never saved: %w", name, fs.ErrNotExist)
+	}
+	if k.damaged {
+		return nil, fault.New(fault.Internal, "what was kept of %s is damaged: somebody has changed or deleted a part of it", name).Because("damaged")
 	}
 	var all []byte
 	for _, p := range k.parts {

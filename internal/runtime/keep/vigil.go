@@ -73,7 +73,7 @@ func (s *Shift) restore(ctx context.Context, id string, e *Entry, listed string,
 	if !s.holds(id, e) || e.Record.ID == "" {
 		return nil
 	}
-	lost, err := s.d.keep.lost(ctx, e.was.names, parts)
+	lost, err := s.d.keep.lost(ctx, &e.was, parts)
 	if err != nil || e.was.version == listed && !lost {
 		return err
 	}
@@ -110,16 +110,26 @@ func (s *Shift) restore(ctx context.Context, id string, e *Entry, listed string,
 	return nil
 }
 
-// lost reports whether one of these is not there; listed are those that were a moment
-// ago.
-func (k keeper) lost(ctx context.Context, names []string, listed map[string]string) (bool, error) {
-	for _, name := range names {
-		if listed[name] != "" {
+// lost reports whether a part is not there, or is another; listed are the versions of
+// a moment ago. Each version is read once.
+func (k keeper) lost(ctx context.Context, was *kept, listed map[string]string) (bool, error) {
+	for _, name := range was.names {
+		if listed[name] != "" && listed[name] == was.sound[name] {
 			continue
 		}
-		if version, _, err := k.look(ctx, name); err != nil || version == "" {
-			return err == nil, err
+		call, stop := context.WithTimeout(ctx, CallTimeout)
+		part, err := k.part(call, name)
+		stop()
+		if err != nil {
+			return false, k.explain(err, name)
 		}
+		if !soundPart(part) {
+			return true, nil
+		}
+		if was.sound == nil {
+			was.sound = map[string]string{}
+		}
+		was.sound[name] = part.ResourceVersion
 	}
 	return false, nil
 }

@@ -51,7 +51,8 @@ type Config struct {
 	Identity string
 	// Resync is how often everything is compared again; default 10 min.
 	Resync time.Duration
-	// Vigil is how often kinds are looked at that the agent cannot watch; default 30 s.
+	// Vigil is how often kinds that the agent cannot watch, and what it keeps itself, are
+	// looked at; default 30 s.
 	Vigil time.Duration
 	// Workers put items right at the same time; default 4.
 	Workers int

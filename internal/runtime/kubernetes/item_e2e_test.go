@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -248,7 +249,7 @@ func objects(t *testing.T, c kube.Interface, namespace, owner string) (names []s
 // A body that no Secret can hold is kept in several.
 func TestLargeBody(t *testing.T) {
 	sys := system(t)
-	rt := open(t, sys, func(cfg *kubernetes.Config) { cfg.Home = sys })
+	rt := open(t, sys, func(cfg *kubernetes.Config) { cfg.Home, cfg.Vigil = sys, time.Second })
 	id := unique("large")
 	noise := make([]byte, 600<<10)
 	for i := range noise {
@@ -266,6 +267,28 @@ func TestLargeBody(t *testing.T) {
 	if err != nil || len(parts.Items) == 0 {
 		t.Fatalf("no parts: %v", err)
 	}
+	secrets, part := client(t).CoreV1().Secrets(sys), parts.Items[0]
+	other := part.DeepCopy()
+	other.ResourceVersion, other.Data = "", map[string][]byte{"data": []byte("something else")}
+	if _, err := secrets.Update(t.Context(), other, metav1.UpdateOptions{}); err == nil {
+		t.Error("a part can be changed in place")
+	}
+	if err := secrets.Delete(t.Context(), part.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other.UID, other.Immutable = "", nil
+	if _, err := secrets.Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "what was put in place of a part is gone", func() bool {
+		_, err := secrets.Get(t.Context(), part.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	rt.Close()
+	if _, err := rt.Observe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, rt, id, is(1, runtime.Ready))
 	apply(t, rt, runtime.Item{ID: id, Generation: 2, Token: 1, Delete: true})
 	await(t, rt, id, is(2, runtime.Deleted))
 	if err := rt.Forget(t.Context(), id); err != nil {

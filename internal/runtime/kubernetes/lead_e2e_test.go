@@ -10,10 +10,12 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -218,6 +220,53 @@ func TestStore(t *testing.T) {
 	}
 	if _, err := s.Load("a/../B c"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after it was deleted: %v", err)
+	}
+}
+
+// What was read need not be asked for again before it is written, also where there was
+// nothing; what another replica has written meanwhile is.
+func TestStoreAsksOnce(t *testing.T) {
+	sys := system(t)
+	var mu sync.Mutex
+	var asked []string
+	s := open(t, sys, func(cfg *kubernetes.Config) {
+		cfg.Wrap = func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(r *http.Request) (*http.Response, error) {
+				if strings.Contains(r.URL.Path, "/secrets") {
+					mu.Lock()
+					asked = append(asked, r.Method)
+					mu.Unlock()
+				}
+				return next.RoundTrip(r)
+			})
+		}
+	}).Store()
+	other := open(t, sys).Store()
+	for _, c := range []struct {
+		reason string
+		before func()
+		want   []string
+	}{
+		{"there is none", func() { _, _ = s.Load("x") }, []string{"GET", "POST"}},
+		{"it was just written", func() {}, []string{"PUT"}},
+		{"it was just read", func() { _, _ = s.Load("x") }, []string{"GET", "PUT"}},
+		{"another replica has written it", func() {
+			if err := other.Save("x", []byte("theirs")); err != nil {
+				t.Fatal(err)
+			}
+		}, []string{"PUT", "GET", "PUT"}},
+	} {
+		asked = nil
+		c.before()
+		if err := s.Save("x", []byte(c.reason)); err != nil {
+			t.Fatalf("%s: %v", c.reason, err)
+		}
+		if d := cmp.Diff(c.want, asked); d != "" {
+			t.Errorf("%s: %s", c.reason, d)
+		}
+		if got, err := other.Load("x"); err != nil || string(got) != c.reason {
+			t.Errorf("%s: %q came back, %v", c.reason, got, err)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func New(cfg Config) (*Runtime, error) {
 	r := &Runtime{cfg: cfg.defaults()}
 	desk, err := keep.Open(keep.Config{
 		Kubeconfig: cfg.Kubeconfig, Namespace: cfg.Namespace, Lease: cfg.Lease, LeaseTime: cfg.LeaseTime, Identity: cfg.Identity,
-		Resync: cfg.Resync, Workers: cfg.Workers, Logger: cfg.Logger, Now: cfg.Now, Wrap: cfg.Wrap,
+		Resync: cfg.Resync, Workers: cfg.Workers, Logger: cfg.Logger, Now: cfg.Now, Wrap: cfg.Wrap, Vigil: cfg.Vigil,
 	}, r.begin)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 
-	"github.com/droverhq/drover/internal/source"
+	way "github.com/droverhq/drover/internal/transport"
 )
 
 // web talks https. go-git keeps credentials from other hosts than the one that
@@ -73,7 +73,7 @@ type narrow struct {
 var errPlain = errors.New("not encrypted")
 
 func (n narrow) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme != "https" && !source.Loopback(req.URL.Hostname()) {
+	if req.URL.Scheme != "https" && !way.Loopback(req.URL.Hostname()) {
 		return nil, errPlain
 	}
 	res, err := n.RoundTripper.RoundTrip(req)
