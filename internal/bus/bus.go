@@ -48,6 +48,9 @@ type Delivery struct {
 	// message: Later goes by them.
 	Try, Failed int
 	Large       int // bytes of a body that is larger than MaxBody, and is not there; else 0
+	// KeyLost: its token was sealed when it was put aside, and the key for that is gone. It
+	// has none.
+	KeyLost bool
 }
 
 // Bus carries messages. Implementations recover by themselves: a call waits for

@@ -280,6 +280,30 @@ func TestWhatIsTooLargeIsSaid(t *testing.T) {
 	}
 }
 
+// Whose token was sealed with a key that is gone is told that, and the message is kept; with
+// its id and a token it is done.
+func TestAKeyThatIsLostIsSaid(t *testing.T) {
+	w, d := atDesk(t)
+	var seen looker
+	w.s.Observer = &seen
+	m := message("alice", "m1", "instance.create", "things", `{"name":"rex"}`)
+	sealed := m
+	sealed.Headers = nil
+	err := d.handle(t.Context(), bus.Delivery{Message: sealed, Try: 1, KeyLost: true})
+	if verdict, _ := bus.Later(err, bus.Delivery{Try: 1}); verdict != bus.PutAway || !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "another master key") {
+		t.Errorf("it comes to %v", err)
+	}
+	if a := d.answer(t); a.Phase != command.Rejected || a.Code != "key-lost" || a.Message != "m1" || !strings.Contains(a.Reason, "another master key") {
+		t.Errorf("its sender was told %+v", a)
+	}
+	if len(seen.refused) != 1 || seen.refused[0].Outcome != "key-lost" || len(w.list(t, command.Kind.Name)) != 0 {
+		t.Errorf("told is %+v", seen.refused)
+	}
+	if err := d.handle(t.Context(), bus.Delivery{Message: m, Try: 1}); err != nil || len(w.list(t, command.Kind.Name)) != 1 {
+		t.Errorf("with a token it comes to %v", err)
+	}
+}
+
 // One id is one command: what else comes with it is not answered with what became of the
 // first, and nothing is done. However the same is written, it is the same.
 func TestAnIDThatIsUsedForSomethingElse(t *testing.T) {

@@ -80,6 +80,13 @@ type index struct {
 
 func newIndex() index { return index{by: map[string]map[string]string{}} }
 
+// clear forgets all: the end of some may not have been heard.
+func (x *index) clear() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	clear(x.by)
+}
+
 // note keeps a command in mind while it is open.
 func (x *index) note(c *Command) {
 	x.mu.Lock()
@@ -120,6 +127,7 @@ func (s *Service) Follow(ctx context.Context, log interface {
 	var after int64 = -1
 	for ctx.Err() == nil {
 		if after < 0 {
+			s.open.clear()
 			head, err := log.Head(ctx)
 			if err == nil {
 				err = s.load(ctx)

@@ -11,7 +11,7 @@ import (
 // itself, which nobody has verified, and nothing of its token or its data.
 type Refusal struct {
 	Command string // empty: none that there is
-	Outcome string // denied, malformed, failed
+	Outcome string // denied, reused, malformed, key-lost, failed
 	Message string // the sender's id of it, and ...
 	Source  string // ... who it says that it is from; empty: not fit for a log
 }

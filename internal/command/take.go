@@ -52,12 +52,12 @@ type Config struct {
 }
 
 // Observer sees what became of messages: accepted, rejected, twice, reused, denied,
-// malformed, failed.
+// malformed, key-lost, failed.
 type Observer interface {
 	// Taken is for metrics.
 	Taken(command, outcome string, took time.Duration)
 	// Refused is for the log. It is called once for each message of which neither the
-	// API nor the ledger knows: denied, reused, malformed, failed.
+	// API nor the ledger knows: denied, reused, malformed, key-lost, failed.
 	Refused(ctx context.Context, r Refusal)
 }
 
@@ -86,6 +86,9 @@ func NewService(c Config) *Service {
 // Run takes commands until ctx ends.
 func (s *Service) Run(ctx context.Context) error { return s.Bus.Consume(ctx, Queue, s.take) }
 
+// errKeyLost is of a message that can be carried out once its key is back, or with a token.
+var errKeyLost = fault.New(fault.Unavailable, "its token was sealed when it was put aside, with another master key than the control plane has now: nothing was done, and it is put aside again; send it again with its id and a token, or bring the key back and retry it").Because("key-lost")
+
 // take carries one out. It returns nil when the ledger has it, so that the broker may
 // forget it. What failed comes again, for as long as the bus has patience with it.
 func (s *Service) take(ctx context.Context, d bus.Delivery) error {
@@ -94,12 +97,16 @@ func (s *Service) take(ctx context.Context, d bus.Delivery) error {
 	if d.Large > 0 {
 		err = tooLarge(d.Large)
 	}
+	outcome := "malformed"
+	if err == nil && d.KeyLost {
+		outcome, err = "key-lost", errKeyLost
+	}
 	if err != nil {
-		s.Observer.Taken("", "malformed", s.Now().Sub(began))
+		s.Observer.Taken(e.name, outcome, s.Now().Sub(began))
 		if untold := s.refuse(ctx, &d.Message, e, err); untold != nil {
 			return untold
 		}
-		s.refused(ctx, &d.Message, e, "malformed")
+		s.refused(ctx, &d.Message, e, outcome)
 		return bus.Reject(err)
 	}
 	var span *trace.Span
@@ -108,7 +115,7 @@ func (s *Service) take(ctx context.Context, d bus.Delivery) error {
 		span.Set(trace.Text("messaging.destination.name", Queue), trace.Text("messaging.message.id", e.ID), trace.Text("drover.command", e.name))
 		e.Trace = cmp.Or(trace.Parent(ctx), e.Trace)
 	}
-	outcome, err := s.carry(ctx, &d.Message, e)
+	outcome, err = s.carry(ctx, &d.Message, e)
 	if span != nil {
 		span.Set(trace.Text("drover.outcome", cmp.Or(outcome, "failed")))
 	}

@@ -42,6 +42,41 @@ func TestAServiceThatHangsTakesFewWorkers(t *testing.T) {
 	}
 }
 
+// Receivers that hang do not keep others on the same host from being told: one process
+// has no more than eight deliveries under way, and there are more places than that.
+func TestReceiversThatHangLeaveOthersTheirPlace(t *testing.T) {
+	const underWay = 8
+	entered, release := make(chan struct{}), make(chan struct{})
+	host := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hangs" {
+			entered <- struct{}{}
+			<-release
+		}
+	}))
+	defer host.Close()
+	free := sync.OnceFunc(func() { close(release) })
+	defer free()
+	caller := hook.New(nil)
+	ended := make(chan error, underWay)
+	for i := range underWay - 1 {
+		go func() { ended <- caller.Post(t.Context(), hook.Post{URL: host.URL + "/hangs"}) }()
+		select {
+		case <-entered:
+		case err := <-ended:
+			t.Fatalf("%d hang, and another has no place: %v", i, err)
+		}
+	}
+	if err := caller.Post(t.Context(), hook.Post{URL: host.URL + "/other"}); err != nil {
+		t.Errorf("another receiver on that host is held up: %v", err)
+	}
+	free()
+	for range underWay - 1 {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A seller's service that is away is left alone for a while, and another's is not;
 // what tenants name is always tried, because several share a host.
 func TestAServiceThatIsAwayIsGivenARest(t *testing.T) {

@@ -33,6 +33,10 @@ const (
 	// linger is how long a round that has caught up waits for more: under load one
 	// run goes on, and nobody has to be woken.
 	linger = 500 * time.Millisecond
+	// gather is the least time between two pages of a reader of the broker, unless it is
+	// far behind: to wake one costs as much as some events do, and under load each commit
+	// would. A change that comes alone does not wait for it.
+	gather = 20 * time.Millisecond
 	// atOnce is how many changes are looked at, and events delivered, in one go.
 	atOnce = 500
 	// yield is after how many events the processor is offered to others: hundreds are
@@ -99,8 +103,11 @@ func (s *Service) Reconcile(ctx context.Context, task reconcile.Task) (reconcile
 	}
 	was := sub.Status.Cursor
 	d, caught := s.carry(ctx, sink, sub, head)
-	if ctx.Err() != nil && d.told == 0 {
-		return reconcile.Result{}, ctx.Err()
+	if ctx.Err() != nil {
+		if d.told == 0 && (d.cursor == was || !d.passed || sub.Phase != Active) {
+			return reconcile.Result{}, ctx.Err()
+		}
+		d.err = nil // it was stopped, and did not fail: nothing is told, or read, again
 	}
 	if d.err == nil && d.told == 0 && sub.Phase == Active && (d.cursor == was || caught && d.cursor-was < skipped && (!d.passed || s.Now().Sub(sub.Updated) < rested)) {
 		if !caught {
@@ -178,11 +185,21 @@ type page struct {
 }
 
 // ahead reads what comes after some changes while those are delivered, where there are
-// so many that there will be more.
+// so many that there will be more. Where there are few, more are gathered first.
 func (s *Service) ahead(ctx context.Context, to string, changes []ledger.Change) func() page {
 	after := changes[len(changes)-1].Seq
 	if len(changes) < atOnce {
-		return func() page { return s.page(ctx, to, after) }
+		gathered := time.After(gather)
+		return func() page {
+			if to != ToWebhook { // which would keep its turn from others
+				select {
+				case <-ctx.Done():
+					return page{err: ctx.Err()}
+				case <-gathered:
+				}
+			}
+			return s.page(ctx, to, after)
+		}
 	}
 	read := make(chan page, 1)
 	go func() { read <- s.page(ctx, to, after) }()
@@ -196,15 +213,15 @@ func (s *Service) hand(ctx context.Context, sink Sink, sub Subscription, head le
 	var seqs []int64
 	for i := range changes {
 		c := &changes[i]
-		if i%yield == yield-1 {
-			runtime.Gosched()
-		}
 		d.passed = d.passed || !moved(c)
 		if !sub.Wants(c) {
 			continue
 		}
 		if shown, ok := s.Encoder.Encode(c, sub.Org, sub.Spec.All); ok {
 			events, seqs = append(events, NewEvent(head, c, shown)), append(seqs, c.Seq)
+			if len(events)%yield == 0 {
+				runtime.Gosched()
+			}
 		}
 	}
 	if len(events) > 0 {

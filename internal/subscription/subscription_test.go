@@ -68,6 +68,27 @@ func TestNothingIsLostWhenReadersDie(t *testing.T) {
 	})
 }
 
+// Whoever is stopped has told what he told, and has not failed: nobody hears it twice.
+func TestAReaderThatIsStoppedWritesHowFarItGot(t *testing.T) {
+	databases(t, func(t *testing.T, url string) {
+		w := newWorld(t, url)
+		if err := w.service.EnsureBus(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w.write(t, "acme", "n")
+		ctx, stop := context.WithCancel(t.Context())
+		go func() { <-w.bus.came; stop() }()
+		result, err := w.service.Reconcile(ctx, reconcile.Task{Ref: ledger.Ref{Kind: subscription.Kind.Name, ID: subscription.BusID}})
+		if err != nil || len(result.Write.Puts) != 1 {
+			t.Fatalf("%d puts, %v", len(result.Write.Puts), err)
+		}
+		sub, err := subscription.Decode(result.Write.Puts[0].Object)
+		if told := int64(len(w.bus.told())); err != nil || told == 0 || sub.Status.Told != told || sub.Phase != subscription.Active {
+			t.Errorf("%d were told; the subscription says %d and is %s: %v", told, sub.Status.Told, sub.Phase, err)
+		}
+	})
+}
+
 // A ledger in which nothing happens stays as it is: reading is no news.
 func TestReadingIsNoNews(t *testing.T) {
 	w := newWorld(t, t.TempDir()+"/l.db")

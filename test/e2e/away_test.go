@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,12 +29,14 @@ spec:
     - name: slow
       executor: action
       with: {app: {name: wait, url: "file:./wait.sh"}, command: [wait], env: {GATE: "${params.gate}"}}
-    - {name: it, needs: [slow], retries: 10, RESOURCE}
+    - {name: it, needs: [slow], RESOURCE}
 `
 
 // Consul, OpenBao or OpenTofu is down while an environment is made: it says what it
 // waits for, another one is made meanwhile, what was there stays as it was, the
-// doctor names it, and all goes on by itself when it is back.
+// doctor names it, and all goes on by itself when it is back. Consul and OpenBao are given a
+// rest, which uses up none of the tries that a template has without a word of its own;
+// OpenTofu is tried as often as the template says.
 func TestSomethingOfAnEnvironmentIsAway(t *testing.T) {
 	kv, bao := consul.Start(t, consul.WithData()), openbao.Start(t, openbao.WithData())
 	place := t.TempDir()
@@ -58,19 +61,20 @@ spec: {executor: vault, options: {address: %q, auth: token, tokenFile: %q}, for:
 	}
 	s := drover.Serve(t, "--connections", config, "--executor-options", "terraform.binary="+binary+",terraform.config="+tofu.Config(t))
 	c := s.Client(t)
+	const rests = `"resting":"` // in its status: since when nobody answers
 	opened := filepath.Join(place, "opened")
 	open(t, opened)
 	goes(t, s, "template", "add", put(t, t.TempDir(), map[string]string{"template.yaml": small("1.0.0")}))
 	for _, b := range []struct {
-		name, resource, says, side string
-		files                      map[string]string
-		down                       func() error
-		up                         func() error
+		name, resource, says, waits, side string
+		files                             map[string]string
+		down                              func() error
+		up                                func() error
 	}{
-		{"consul", `executor: consul, with: {key: "${env.name}/size", value: small}`, "Consul at", "Consul at", nil, kv.Stop, kv.Start},
-		{"vault", `executor: vault, with: {path: "secret/${env.name}/db", data: {user: app}}`, "Vault at", "Vault at", nil, bao.Stop, bao.Restart},
-		{"sealed", `executor: vault, with: {path: "secret/${env.name}/db", data: {user: app}}`, "Vault at", "Vault at", nil, bao.Seal, bao.Unseal},
-		{"opentofu", `executor: terraform, with: {module: ./module}`, "OpenTofu", "executor terraform", map[string]string{"module/main.tf": `resource "terraform_data" "it" { input = "made" }`},
+		{"consul", `executor: consul, with: {key: "${env.name}/size", value: small}`, "Consul at", rests, "Consul at", nil, kv.Stop, kv.Start},
+		{"vault", `executor: vault, with: {path: "secret/${env.name}/db", data: {user: app}}`, "Vault at", rests, "Vault at", nil, bao.Stop, bao.Restart},
+		{"sealed", `executor: vault, with: {path: "secret/${env.name}/db", data: {user: app}}`, "Vault at", rests, "Vault at", nil, bao.Seal, bao.Unseal},
+		{"opentofu", `executor: terraform, retries: 10, with: {module: ./module}`, "OpenTofu", "of 11 failed, the next one comes by itself", "executor terraform", map[string]string{"module/main.tf": `resource "terraform_data" "it" { input = "made" }`},
 			func() error { return os.Remove(binary) }, func() error { return os.Symlink(tofu.Path(t), binary) }},
 	} {
 		t.Run(b.name, func(t *testing.T) {
@@ -88,6 +92,7 @@ spec: {executor: vault, options: {address: %q, auth: token, tokenFile: %q}, for:
 			}
 			open(t, gate)
 			resourceIs(t, c, "new-"+b.name, "it", "", b.says)
+			resourceIs(t, c, "new-"+b.name, "it", "", b.waits)
 			goes(t, s, "env", "create", "other-"+b.name, "--template", "small", "--wait") // needs nobody
 			if o, err := c.Get(t.Context(), "environments", "old-"+b.name, ""); err != nil || o.Phase != "Deployed-OK" {
 				t.Errorf("what was there is %s, %v", o.Phase, err)
@@ -151,6 +156,37 @@ func TestGitIsAway(t *testing.T) {
 		out, _, code := s.Run("template", "add", r.URL)
 		return code == 0 && strings.Contains(out, "version 2.0.0")
 	})
+}
+
+// An agent dies, and another cluster has one that lives: orders go there, and are
+// changed and deleted there, while the first is silent.
+func TestAgentOfOneClusterIsAway(t *testing.T) {
+	s, a := edge(t)
+	c := s.Client(t)
+	mustOrder(t, c, "rex")
+	awaitPhase(t, c, "rex", "ready")
+	other := drover.Join(t, s.URL(), "other", s.Cluster(t, "other"), "--heartbeat", "1s")
+	awaitCluster(t, s, "other")
+	a.Kill()
+	drover.Until(t, "the first cluster to be silent", func() bool {
+		o, err := c.Get(t.Context(), "clusters", "edge", "")
+		return err == nil && o.Phase == "waiting_for_fleetshard_operator"
+	})
+	mustOrder(t, c, "tina")
+	awaitPhase(t, c, "tina", "ready")
+	if here, there := drover.Instances(a.DataDir), drover.Instances(other.DataDir); len(here) != 1 || len(there) != 1 {
+		t.Errorf("%v run where the agent is away, %v where it is not", here, there)
+	}
+	if _, err := c.Delete(t.Context(), "dinosaurs", "tina"); err != nil {
+		t.Fatal(err)
+	}
+	drover.Until(t, "tina to be gone", func() bool {
+		_, err := c.Get(t.Context(), "dinosaurs", "tina", "")
+		return client.Status(err) == http.StatusNotFound && len(drover.Instances(other.DataDir)) == 0
+	})
+	if o, err := c.Get(t.Context(), "clusters", "edge", ""); err != nil || o.Phase != "waiting_for_fleetshard_operator" || phase(c, "rex") != "ready" {
+		t.Errorf("the first cluster is %s, %v, and rex %s", o.Phase, err, phase(c, "rex"))
+	}
 }
 
 // An agent dies: what it runs goes on, its cluster says that it is silent and takes

@@ -33,6 +33,37 @@ spec:
       timeout: 60s
 `
 
+// elsewhere are commands that need more than a broker, and the tests of them.
+var elsewhere = map[string]string{"deployment.sync": "../gitops/message_test.go:TestSyncByMessage"}
+
+// commands are those that the server publishes, which are all.
+func (b *broker) commands(t *testing.T) (names []string) {
+	t.Helper()
+	a, err := drover.Ask(drover.Request{URL: b.s.URL() + "/api/v1/asyncapi", Token: admin(t, b.s)})
+	var doc struct {
+		Components struct {
+			Messages map[string]struct {
+				Payload struct {
+					Properties struct{ Type struct{ Const string } }
+				}
+			}
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(a.Body, &doc)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range doc.Components.Messages {
+		if name, is := strings.CutPrefix(m.Payload.Properties.Type.Const, "dev.drover.command."); is {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Each command as a message: it is accepted, does what its request does, and is done by
 // when that is done. The same message once more does nothing more.
 func TestEveryCommandByMessage(t *testing.T) {
@@ -80,7 +111,7 @@ func TestEveryCommandByMessage(t *testing.T) {
 	}
 	var plan string
 	var planned time.Time
-	for _, s := range []struct {
+	steps := []struct {
 		command, subject string
 		data             func() string
 		so               func() bool // once it is done, and after it came again
@@ -100,7 +131,23 @@ func TestEveryCommandByMessage(t *testing.T) {
 			return err == nil && o.Owner == "bob" && o.Phase == "ready"
 		}},
 		{"instance.delete", "dinosaurs/rex", func() string { return "null" }, func() bool { return phase("dinosaurs", "rex") == "Destroyed" }},
-	} {
+	}
+	var tried []string
+	for _, s := range steps {
+		tried = append(tried, s.command)
+	}
+	for command, where := range elsewhere {
+		file, name, _ := strings.Cut(where, ":")
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "func "+name+"(") || !strings.Contains(string(text), command) {
+			t.Errorf("%s is not tested by %s: %v", command, where, err)
+		}
+		tried = append(tried, command)
+	}
+	slices.Sort(tried)
+	if all := b.commands(t); !slices.Equal(all, tried) {
+		t.Errorf("there are commands %v, and tested are %v", all, tried)
+	}
+	for _, s := range steps {
 		t.Run(s.command, func(t *testing.T) {
 			id := strings.ReplaceAll(s.command, ".", "-")
 			message := request(id, s.command, s.subject, s.data())

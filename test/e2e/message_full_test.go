@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -78,10 +79,15 @@ func TestAFollowersQueueIsFull(t *testing.T) {
 	}
 	ready, last := map[string]bool{}, int64(0)
 	seen := map[string]bool{}
-	for len(ready) < len(ids) {
+	for deadline := time.After(drover.Patience); len(ready) < len(ids); {
 		var e told
 		var change v1.Change
-		d := <-audit
+		var d amqp.Delivery
+		select {
+		case d = <-audit:
+		case <-deadline:
+			t.Fatalf("of %d instances %d are told to be ready", len(ids), len(ready))
+		}
 		if err := json.Unmarshal(d.Body, &e); err != nil {
 			t.Fatal(err)
 		}

@@ -21,29 +21,38 @@ func (b *broker) orders(t *testing.T, token string, ids []string) {
 // post is orders that waits for the broker when it is told to.
 func (b *broker) post(t *testing.T, token string, ids []string) (confirmed func()) {
 	t.Helper()
+	var bodies [][]byte
+	for _, id := range ids {
+		bodies = append(bodies, request(id, "environment.create", "", fmt.Sprintf(`{"name":%q,"template":"booth"}`, id)))
+	}
+	return b.ship(t, token, bodies)
+}
+
+// ship sends commands, one right after the other.
+func (b *broker) ship(t *testing.T, token string, bodies [][]byte) (confirmed func()) {
+	t.Helper()
 	ch := rabbitmq.Channel(t, b.URL)
 	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
 	var sent []*amqp.DeferredConfirmation
-	publish := func(id string) *amqp.DeferredConfirmation {
+	publish := func(body []byte) *amqp.DeferredConfirmation {
 		t.Helper()
 		sure, err := ch.PublishWithDeferredConfirm("", "drover.commands", false, false, amqp.Publishing{
-			ReplyTo: b.reply, Body: request(id, "environment.create", "", fmt.Sprintf(`{"name":%q,"template":"booth"}`, id)),
-			DeliveryMode: amqp.Persistent, Headers: amqp.Table{"authorization": "Bearer " + token}})
+			ReplyTo: b.reply, Body: body, DeliveryMode: amqp.Persistent, Headers: amqp.Table{"authorization": "Bearer " + token}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return sure
 	}
-	for _, id := range ids {
-		sent = append(sent, publish(id))
+	for _, body := range bodies {
+		sent = append(sent, publish(body))
 	}
 	return func() {
 		t.Helper()
 		for i, sure := range sent {
 			if !sure.Wait() { // a queue that was just made may refuse at first
-				drover.Until(t, "the broker to keep a command", func() bool { return publish(ids[i]).Wait() })
+				drover.Until(t, "the broker to keep a command", func() bool { return publish(bodies[i]).Wait() })
 			}
 		}
 	}

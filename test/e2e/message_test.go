@@ -192,8 +192,13 @@ func TestACommandByMessage(t *testing.T) {
 		t.Errorf("accepted %+v, done %+v", accepted, done)
 	}
 	phases, last := []string{}, int64(0)
-	for len(phases) == 0 || phases[len(phases)-1] != "ready" {
-		d := <-events
+	for deadline := time.After(drover.Patience); len(phases) == 0 || phases[len(phases)-1] != "ready"; {
+		var d amqp.Delivery
+		select {
+		case d = <-events:
+		case <-deadline:
+			t.Fatalf("it is told to be %v", phases)
+		}
 		var e told
 		var change v1.Change
 		if err := json.Unmarshal(d.Body, &e); err != nil {

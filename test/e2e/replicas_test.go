@@ -19,12 +19,11 @@ import (
 )
 
 // pair is two replicas on one database.
-func pair(t *testing.T) (a, b *drover.Server) {
+func pair(t *testing.T, args ...string) (a, b *drover.Server) {
 	t.Helper()
-	dsn := postgres.Database(t)
-	key := filepath.Join(t.TempDir(), "master.key")
-	a = drover.Serve(t, "--database", dsn, "--master-key-file", key)
-	b = drover.Serve(t, "--database", dsn, "--master-key-file", key)
+	args = append([]string{"--database", postgres.Database(t), "--master-key-file", filepath.Join(t.TempDir(), "master.key")}, args...)
+	a = drover.Serve(t, args...)
+	b = drover.Serve(t, args...)
 	return a, b
 }
 

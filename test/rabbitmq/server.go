@@ -34,6 +34,7 @@ type Server struct {
 	Password string // of User
 	Managed  string // http:// of the API that makes accounts; empty unless WithManagement
 	Files    Certificates
+	Secure   string // host and port where nobody is heard without a certificate; empty unless Mount
 
 	leash *process.Leash
 	ports *process.Process
@@ -157,7 +158,10 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.node.Ready(ctx, func(context.Context) error {
+	return s.node.Ready(ctx, func(ctx context.Context) error {
+		if s.Secure != "" {
+			return s.answers(ctx)
+		}
 		c, err := amqp.Dial(s.URL)
 		if err != nil {
 			return errors.New("it does not take connections") // the library's words have the address with the password

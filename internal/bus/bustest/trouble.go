@@ -269,17 +269,20 @@ func many(t *testing.T, w World) {
 		defer mu.Unlock()
 		if !left[d.ID] {
 			t.Errorf("%q came twice", d.ID)
+			return nil
 		}
 		if delete(left, d.ID); len(left) == 0 {
 			close(none)
 		}
 		return nil
 	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	var group sync.WaitGroup
 	for s := range senders {
 		group.Go(func() {
 			for i := range each {
-				if err := w.Bus.Send(t.Context(), queue, bus.Message{ID: fmt.Sprint(s*each + i)}); err != nil {
+				if err := w.Bus.Send(ctx, queue, bus.Message{ID: fmt.Sprint(s*each + i)}); err != nil {
 					t.Errorf("cannot send: %v", err)
 				}
 			}
@@ -288,9 +291,11 @@ func many(t *testing.T, w World) {
 	group.Wait()
 	select {
 	case <-none:
-	case <-t.Context().Done():
+	case <-ctx.Done():
 		mu.Lock()
-		t.Fatalf("not handled: %v", slices.Collect(maps.Keys(left)))
+		open := slices.Collect(maps.Keys(left))
+		mu.Unlock() // who handles more waits for it, and the end for them
+		t.Fatalf("%d are not handled: %v", len(open), open)
 	}
 }
 

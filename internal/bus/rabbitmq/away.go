@@ -68,7 +68,10 @@ func (c *consumer) park(alive context.Context, d amqp.Delivery, m bus.Delivery, 
 	p := fitting(copied(d), amqp.Table{markTries: int64(m.Try - 1), markFailed: int64(m.Failed)})
 	p.Expiration = strconv.FormatInt(bus.Spread(wait).Milliseconds(), 10)
 	for wait := firstPause; ; wait = min(2*wait, lastPause) {
-		err := c.move(alive, d, later(c.queue), p, func(ch *amqp.Channel) error { return declareLater(ch, c.queue) })
+		err := c.move(alive, d, later(c.queue), p, func(ch *amqp.Channel) error {
+			c.bus.lost(name(c.bus.settings.prefix, later(c.queue)))
+			return declareLater(ch, c.queue)
+		})
 		switch {
 		case err == nil:
 			return true

@@ -129,6 +129,7 @@ func (c *consumer) round() (began bool, err error) {
 	// What was not acknowledged comes again once the channel is closed: after those
 	// who handle it have ended.
 	alive, over := context.WithCancel(c.ctx)
+	c.bus.running.Go(func() { c.patrol(alive, s) })
 	var working sync.WaitGroup
 	closed := make(chan struct{})
 	c.closed = closed
@@ -217,13 +218,15 @@ func (c *consumer) mention(alive context.Context, d amqp.Delivery, size int) {
 
 func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error) {
 	if c.made {
-		gone, err := missing(s, c.queue)
-		if err != nil {
-			return nil, nil, err
-		}
-		if gone {
-			c.made = false // it is told once
-			c.bus.lost(name(c.bus.settings.prefix, c.queue))
+		for _, queue := range []string{c.queue, later(c.queue)} {
+			gone, err := missing(s, queue)
+			if err != nil {
+				return nil, nil, err
+			}
+			if gone {
+				c.made = false // it is told once
+				c.bus.lost(name(c.bus.settings.prefix, queue))
+			}
 		}
 	}
 	ch, err := s.conn.Channel()
@@ -245,6 +248,35 @@ func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error)
 	}
 	in, err := ch.Consume(c.queue, c.tag, false, false, false, false, nil)
 	return ch, in, err
+}
+
+// patrols is how often it is looked whether the queue is there in which messages wait: the
+// broker tells its consumers that a queue is gone, and this one has none.
+const patrols = 5 * time.Second
+
+// patrol makes it anew, and tells so, until the channel's work is over. One goroutine per
+// round.
+func (c *consumer) patrol(alive context.Context, s *session) {
+	ticker := time.NewTicker(patrols)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-alive.Done():
+			return
+		case <-s.ended:
+			return
+		case <-ticker.C:
+		}
+		gone, err := missing(s, later(c.queue))
+		if err != nil || !gone {
+			continue
+		}
+		c.bus.lost(name(c.bus.settings.prefix, later(c.queue)))
+		if ch, err := s.conn.Channel(); err == nil {
+			_ = declareLater(ch, c.queue) // else the next one finds it missing
+			ch.Close()                    //nolint:errcheck // as below
+		}
+	}
 }
 
 // missing tells whether somebody has deleted a queue that was there: what lay in it is lost,
@@ -279,7 +311,7 @@ func reason(err error) string {
 func (c *consumer) work(alive context.Context, d amqp.Delivery) {
 	m := tried(d)
 	for {
-		m.Message = c.bus.unseal(unpack(d, c.bus.settings.prefix, c.bus.topic(d.Exchange, d.RoutingKey)), d.ReplyTo)
+		m.Message, m.KeyLost = c.bus.unseal(unpack(d, c.bus.settings.prefix, c.bus.topic(d.Exchange, d.RoutingKey)), d.ReplyTo)
 		err := c.run(c.ctx, m)
 		if err == nil {
 			d.Ack(false) //nolint:errcheck // as above

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -28,24 +29,32 @@ func TestHundredThousandAtOnce(t *testing.T) {
 	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // which only bounds what hangs
+	defer cancel()
 	var last []*amqp.DeferredConfirmation
+	kept := func(sure *amqp.DeferredConfirmation) {
+		t.Helper()
+		if ok, err := sure.WaitContext(ctx); err != nil || !ok {
+			t.Fatalf("the broker does not keep a message: %v", err)
+		}
+	}
 	for i := range n {
 		sure, err := ch.PublishWithDeferredConfirm("", w.prefix+queue, false, false, amqp.Publishing{MessageId: fmt.Sprint(i), Body: make([]byte, size), DeliveryMode: amqp.Persistent})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if last = append(last, sure); len(last) == 2000 {
-			last[0].Wait()
+			kept(last[0])
 			last = last[1:]
 		}
 	}
 	for _, sure := range last {
-		sure.Wait()
+		kept(sure)
 	}
 	var busy, most, done atomic.Int32
 	var peak atomic.Uint64
 	seen := make([]atomic.Bool, n)
-	all := make(chan struct{})
+	all := make(chan bool, 1)
 	bustest.Consume(t, b, queue, func(_ context.Context, d bus.Delivery) error {
 		if now := busy.Add(1); now > most.Load() {
 			most.Store(now)
@@ -55,6 +64,7 @@ func TestHundredThousandAtOnce(t *testing.T) {
 		fmt.Sscan(d.ID, &i)
 		if seen[i].Swap(true) {
 			t.Errorf("%d came twice", i)
+			return nil
 		}
 		if i%5000 == 0 {
 			var m runtime.MemStats
@@ -63,14 +73,11 @@ func TestHundredThousandAtOnce(t *testing.T) {
 			peak.Store(max(peak.Load(), m.HeapAlloc))
 		}
 		if done.Add(1) == n {
-			close(all)
+			all <- true
 		}
 		return nil
 	})
-	select {
-	case <-all:
-	case <-t.Context().Done():
-	}
+	bustest.Receive(t, all)
 	if most.Load() > 32 {
 		t.Errorf("%d were handled at a time", most.Load())
 	}

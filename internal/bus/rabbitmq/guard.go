@@ -15,6 +15,8 @@ import (
 type Guard interface {
 	Seal(text, to string) string
 	Open(sealed, to string) (text string, ok bool)
+	// Mine tells whether the key that has sealed it is the one that there is.
+	Mine(sealed string) bool
 }
 
 const (
@@ -40,20 +42,26 @@ func (b *Bus) seal(p amqp.Publishing) amqp.Publishing {
 	return p
 }
 
-// unseal gives a message its token back. What is sealed for another message is no token.
-func (b *Bus) unseal(m bus.Message, replyTo string) bus.Message {
+// unseal gives a message its token back. What is sealed for another message is no token;
+// lost tells that it was sealed with another key than there is now.
+func (b *Bus) unseal(m bus.Message, replyTo string) (out bus.Message, lost bool) {
 	sealed, ok := m.Headers[sealedHeader]
 	if !ok {
-		return m
+		return m, false
 	}
 	delete(m.Headers, sealedHeader)
-	if b.outside.Guard == nil {
-		return m
+	given := false // by whoever sends it once more
+	for name := range m.Headers {
+		given = given || strings.EqualFold(name, secretHeader)
 	}
-	if text, ok := b.outside.Guard.Open(sealed, belongs(replyTo, m.Body)); ok {
+	if given || b.outside.Guard == nil {
+		return m, false
+	}
+	text, ok := b.outside.Guard.Open(sealed, belongs(replyTo, m.Body))
+	if ok {
 		m.Headers[secretHeader] = text
 	}
-	return m
+	return m, !ok && !b.outside.Guard.Mine(sealed)
 }
 
 func belongs(replyTo string, body []byte) string {

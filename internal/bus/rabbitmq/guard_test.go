@@ -32,6 +32,9 @@ func (r reversing) Open(sealed, to string) (string, bool) {
 	return strings.TrimPrefix(r.Seal(text, ""), "/"), ok
 }
 
+// Mine knows what it has sealed by its shape.
+func (reversing) Mine(sealed string) bool { return strings.Contains(sealed, "/") }
+
 // Whoever reads what was put aside finds no token there. Brought back, the message has it
 // again, as often as it takes; beside another message it is none.
 func TestTokensAreNotPutAside(t *testing.T) {
@@ -83,7 +86,17 @@ func TestTokensAreNotPutAside(t *testing.T) {
 		t.Errorf("it came back with %v", d.Headers)
 	}
 	w.foreign(t, queue, amqp.Publishing{MessageId: "2", ReplyTo: "drover.me", Body: []byte("another"), Headers: amqp.Table{"x-drover-sealed-authorization": sealed}})
-	if d := bustest.Receive(t, got); d.ID != "2" || len(d.Headers) != 0 {
+	if d := bustest.Receive(t, got); d.ID != "2" || len(d.Headers) != 0 || d.KeyLost {
 		t.Errorf("beside another message it is %v", d.Headers)
+	}
+	w.foreign(t, queue, amqp.Publishing{MessageId: "3", Headers: amqp.Table{"x-drover-sealed-authorization": "of another key"}})
+	if d := bustest.Receive(t, got); d.ID != "3" || len(d.Headers) != 0 || !d.KeyLost {
+		t.Errorf("sealed with another key it is %v, %v", d.Headers, d.KeyLost)
+	}
+	for _, header := range []string{"authorization", "Authorization"} { // as senders write it
+		w.foreign(t, queue, amqp.Publishing{MessageId: "4", Headers: amqp.Table{"x-drover-sealed-authorization": "of another key", header: token}})
+		if d := bustest.Receive(t, got); d.ID != "4" || len(d.Headers) != 1 || d.Headers[header] != token || d.KeyLost {
+			t.Errorf("beside %s it is %v, %v", header, d.Headers, d.KeyLost)
+		}
 	}
 }

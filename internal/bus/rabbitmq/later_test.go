@@ -2,13 +2,16 @@ package rabbitmq_test
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/bus/bustest"
+	"github.com/droverhq/drover/internal/bus/rabbitmq"
 	"github.com/droverhq/drover/internal/fault"
 	broker "github.com/droverhq/drover/test/rabbitmq"
 )
@@ -70,10 +73,11 @@ func TestWhereMessagesWait(t *testing.T) {
 	w := open(t)
 	for _, c := range []struct {
 		reason string
+		lost   int
 		spoil  func(t *testing.T, queue string)
 	}{
-		{"it is deleted", func(t *testing.T, queue string) { w.DeleteQueue(t, queue) }},
-		{"it is full", func(t *testing.T, queue string) {
+		{"it is deleted", 1, func(t *testing.T, queue string) { w.DeleteQueue(t, queue) }},
+		{"it is full", 0, func(t *testing.T, queue string) {
 			w.Bound(t, queue, 1)
 			ch := broker.Channel(t, w.URL)
 			if err := ch.Confirm(false); err != nil {
@@ -103,7 +107,78 @@ func TestWhereMessagesWait(t *testing.T) {
 			if d := bustest.Receive(t, got); d.ID != "1" || d.Try != 5 {
 				t.Errorf("got %s at try %d", d.ID, d.Try)
 			}
+			if _, said := b.Losses()[queue+".later"]; said != (c.lost == 1) || len(b.Losses()) != c.lost {
+				t.Errorf("of queues that were deleted it says %v", b.Losses())
+			}
 		})
+	}
+}
+
+// telling is a bus that says what was lost.
+func (w world) telling(t *testing.T) (bus.Bus, chan string) {
+	t.Helper()
+	told := make(chan string, 100)
+	b, err := rabbitmq.Connect(bus.Options{"url": w.URL, "prefix": w.prefix}, rabbitmq.Outside{Lost: func(queue string) { told <- queue }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b, told
+}
+
+// That the queue is gone in which messages wait is told, and it is made anew, although
+// nobody has anything to put there: what lay in it is lost.
+func TestWhereMessagesWaitIsLookedAfter(t *testing.T) {
+	w := open(t)
+	b, told := w.telling(t)
+	queue := bustest.Name()
+	got, _ := bustest.Collect(t, b, queue)
+	bustest.Send(t, b, queue, bus.Message{ID: "1"})
+	bustest.Receive(t, got)
+	w.DeleteQueue(t, w.prefix+queue+".later")
+	if lost := bustest.Receive(t, told); lost != queue+".later" {
+		t.Errorf("lost is %s", lost)
+	}
+	w.await(t, w.prefix+queue+".later", 0)
+	// Gone together with the queue that its messages come from, it is told with that.
+	queue = bustest.Name()
+	got, _ = bustest.Collect(t, b, queue)
+	bustest.Send(t, b, queue, bus.Message{ID: "1"})
+	bustest.Receive(t, got)
+	w.DeleteQueue(t, w.prefix+queue+".later")
+	w.DeleteQueue(t, w.prefix+queue)
+	lost := []string{bustest.Receive(t, told), bustest.Receive(t, told)}
+	if slices.Sort(lost); !slices.Equal(lost, []string{queue, queue + ".later"}) {
+		t.Errorf("lost are %v", lost)
+	}
+}
+
+// However many find it gone at once, it is told once.
+func TestWhereMessagesWaitIsToldOnce(t *testing.T) {
+	w := open(t)
+	b, told := w.telling(t)
+	queue, got := bustest.Name(), make(chan bus.Delivery, 100)
+	var away atomic.Bool
+	bustest.Consume(t, b, queue, func(_ context.Context, d bus.Delivery) error {
+		if away.Load() && d.Try < 4 {
+			return fault.New(fault.Unavailable, "away")
+		}
+		got <- d
+		return nil
+	})
+	bustest.Send(t, b, queue, bus.Message{ID: "first"})
+	bustest.Receive(t, got)
+	away.Store(true)
+	w.DeleteQueue(t, w.prefix+queue+".later")
+	const n = 20
+	for range n {
+		bustest.Send(t, b, queue, bus.Message{ID: "one"})
+	}
+	for range n {
+		bustest.Receive(t, got)
+	}
+	if lost := bustest.Receive(t, told); lost != queue+".later" || len(told) > 0 {
+		t.Errorf("lost is %s, and told is %d times more", lost, len(told))
 	}
 }
 

@@ -15,6 +15,7 @@ type proxy struct {
 	conns map[net.Conn]bool // false: nothing gets there any more
 	limit int64             // bytes that a connection passes in each direction; 0: all
 	cuts  int
+	made  int // connections that came
 }
 
 func newProxy(t testing.TB, upstream string) *proxy {
@@ -51,6 +52,7 @@ func (p *proxy) serve(client net.Conn) {
 	p.mu.Lock()
 	p.conns[client], p.conns[server] = true, true
 	limit := p.limit
+	p.made++
 	p.mu.Unlock()
 	pass := func(to, from net.Conn) {
 		if limit == 0 {
@@ -119,6 +121,13 @@ func (p *proxy) cut() {
 	for c := range p.conns {
 		c.Close()
 	}
+}
+
+// came is how many connections there were so far.
+func (p *proxy) came() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.made
 }
 
 func (p *proxy) counted() int {

@@ -158,11 +158,15 @@ func (b *Bus) Losses() map[string]time.Time {
 	return maps.Clone(b.losses)
 }
 
+// lostOnce is for how long those who find the same queue gone have found the same thing.
+const lostOnce = 10 * time.Second
+
 func (b *Bus) lost(queue string) {
 	b.mu.Lock()
+	told := time.Since(b.losses[queue]) < lostOnce
 	b.losses[queue] = time.Now()
 	b.mu.Unlock()
-	if b.outside.Lost != nil {
+	if b.outside.Lost != nil && !told {
 		b.outside.Lost(queue)
 	}
 }
