@@ -37,7 +37,7 @@ spec:
 apiVersion: drover.dev/v1
 kind: Connection
 metadata: {name: house}
-spec: {executor: vault, options: {address: "https://bao.test:8200"}}
+spec: {executor: vault, options: {address: "http://bao.test:8200", plaintext: true, namespace: }}
 `
 
 func book(t *testing.T, content string) (*connection.Book, string) {
@@ -78,6 +78,8 @@ func TestOpen(t *testing.T) {
 			want: executor.Connection{"address": "https://bao.test:8200", "token": "from the environment"}},
 		{reason: "other templates may not", executor: "vault", name: "default", whose: connection.Whose{Org: "x", Template: "other"}, kind: fault.Denied},
 		{reason: "what says nothing is for operators", executor: "vault", name: "house", whose: connection.Whose{Org: "acme", Template: "shop"}, kind: fault.Denied},
+		{reason: "true without quotes, and a key without a value", executor: "vault", name: "house", whose: connection.Whose{Operator: true},
+			want: executor.Connection{"address": "http://bao.test:8200", "plaintext": "true", "namespace": ""}},
 		{reason: "the server's own", executor: "file", name: "default", want: executor.Connection{"directory": "/data"}},
 		{reason: "there is none", executor: "vault", name: "none", kind: fault.Invalid},
 		{reason: "another executor's is none", executor: "file", name: "house", kind: fault.Invalid},
@@ -124,6 +126,7 @@ func TestMistakes(t *testing.T) {
 		{"no name", "apiVersion: drover.dev/v1\nkind: Connection\nspec: {executor: vault}", "a name of small letters"},
 		{"another kind", "apiVersion: drover.dev/v1\nkind: Quota\nmetadata: {name: a}\nspec: {executor: vault}", "kind is Connection"},
 		{"the same twice", head + "spec: {executor: vault}\n---\n" + head + "spec: {executor: vault}", "two connections"},
+		{"a number", head + "spec: {executor: vault, options: {address: 7}}", "an option is text, true or false"},
 		{"no YAML", "{", ""},
 	} {
 		_, err := connection.Parse("c.yaml", []byte(tc.file))

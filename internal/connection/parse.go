@@ -4,6 +4,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/droverhq/drover/internal/document"
@@ -24,9 +25,9 @@ type written struct {
 		Name string `json:"name"`
 	} `json:"metadata"`
 	Spec struct {
-		Executor string            `json:"executor"`
-		Options  map[string]string `json:"options"`
-		For      For               `json:"for"`
+		Executor string                    `json:"executor"`
+		Options  map[string]*document.Node `json:"options"`
+		For      For                       `json:"for"`
 	} `json:"spec"`
 }
 
@@ -70,7 +71,12 @@ func Parse(source string, data []byte) ([]Connection, error) {
 		if !plain.MatchString(w.Spec.Executor) {
 			report("a connection names its executor: consul, vault, file, ...", "spec", "executor")
 		}
+		options := map[string]string{}
 		for _, option := range slices.Sorted(maps.Keys(w.Spec.Options)) {
+			var ok bool
+			if options[option], ok = text(w.Spec.Options[option]); !ok {
+				report("an option is text, true or false", "spec", "options", option)
+			}
 			bare := strings.TrimSuffix(strings.TrimSuffix(option, "File"), "Env")
 			_, given := w.Spec.Options[bare]
 			_, filed := w.Spec.Options[bare+"File"]
@@ -86,10 +92,24 @@ func Parse(source string, data []byte) ([]Connection, error) {
 			report("there are two connections of this name and executor in the file", "metadata", "name")
 		}
 		seen[key] = true
-		out = append(out, Connection{Name: w.Metadata.Name, Executor: w.Spec.Executor, Options: w.Spec.Options, For: w.Spec.For})
+		out = append(out, Connection{Name: w.Metadata.Name, Executor: w.Spec.Executor, Options: options, For: w.Spec.For})
 	}
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// text is the value of an option; a key without one is empty.
+func text(n *document.Node) (string, bool) {
+	if n == nil {
+		return "", true
+	}
+	switch value := n.Value.(type) {
+	case string:
+		return value, true
+	case bool:
+		return strconv.FormatBool(value), true
+	}
+	return "", false
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/droverhq/drover/internal/discovery"
@@ -68,6 +69,29 @@ func (f *finder) Find(ctx context.Context, _ discovery.Name) (discovery.Answer, 
 		return discovery.Answer{}, ctx.Err()
 	}
 	return discovery.Answer{Endpoints: f.endpoints, At: time.Now()}, f.err
+}
+
+// Who has an older answer waits a second for a newer one; who has none, as long as it
+// takes.
+func TestAFinderThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		name := discovery.Name{Service: "postgres"}
+		f := &finder{endpoints: []discovery.Endpoint{{Host: "192.0.2.1", Port: 5432}}}
+		m := discovery.Remember(f)
+		if _, err := m.Find(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+		f.wait = true
+		for who, want := range map[discovery.Name]time.Duration{name: time.Second, {Service: "other"}: time.Minute} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			began := time.Now()
+			a, err := m.Find(ctx, who)
+			if took := time.Since(began); took != want || (err == nil) != (who == name) || err == nil && a.Stale == nil {
+				t.Errorf("%s: %+v, %v after %s, want %s", who, a, err, took, want)
+			}
+			cancel()
+		}
+	})
 }
 
 func TestLastKnownAnswer(t *testing.T) {

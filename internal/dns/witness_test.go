@@ -99,6 +99,27 @@ func TestNameServersBearWitness(t *testing.T) {
 	}
 }
 
+// What was cut short by the end of patience is no answer, whatever others have shown: the
+// last whole one counts.
+func TestAQuestionThatIsCutShortIsNoAnswer(t *testing.T) {
+	right := serve(t, shows("there.test."))
+	var asked atomic.Int32
+	slow := serve(t, func(q *wire.Msg) *wire.Msg {
+		if asked.Add(1) > 1 {
+			return nil // until there is no time any more
+		}
+		return shows("other.test.")(q)
+	})
+	r := open(t, dns.Config{
+		Timeout: 5 * time.Second, Verify: 400 * time.Millisecond,
+		Zones: []dns.Zone{{Name: "a.test", Provider: dns.Libdns(dnstest.NewMemory()), Servers: []string{right, slow}}},
+	})
+	err := r.Ensure(t.Context(), []dns.Record{{Host: "x.a.test", Target: "there.test", Owner: "instance/1"}})
+	if fault.Reason(err) != "dns-pending" || !strings.Contains(err.Error(), slow) {
+		t.Errorf("got %v after %d questions", err, asked.Load())
+	}
+}
+
 func TestNameServersAreWaitedFor(t *testing.T) {
 	var asked atomic.Int32
 	late := serve(t, func(q *wire.Msg) *wire.Msg {

@@ -169,14 +169,14 @@ func (c *call) do(ctx context.Context, again bool, call func(context.Context, ex
 		if errors.Is(context.Cause(ctx), errSlow) {
 			err = fault.New(fault.Unavailable, "it took longer than %s", c.timeout).Because("timeout")
 		}
-		err = seemly{err, c.veil.text(err.Error())}
-		if c.alone(err) {
-			own = err
+		said := seemly{error: err, text: c.veil.text(err.Error()), own: c.alone(err)}
+		if said.own {
+			own = said
 			return nil
 		}
 		whose := c.whose()
 		c.policy.last.Store(&whose)
-		return err
+		return said
 	}
 	run := c.policy.Once
 	if again {
@@ -193,7 +193,7 @@ func (c *call) do(ctx context.Context, again bool, call func(context.Context, ex
 	if last := c.policy.last.Load(); fault.Reason(err) == "breaker-open" && (last == nil || *last != c.whose()) {
 		text = fmt.Sprintf("executor %s does not answer; it is tried again by itself", c.policy.name)
 	}
-	return seemly{err, text}
+	return seemly{error: err, text: text}
 }
 
 func (c *call) whose() string { return c.resource.Org + "/" + c.resource.Owner }
@@ -214,6 +214,7 @@ func (c *call) alone(err error) bool {
 type seemly struct {
 	error
 	text string
+	own  bool // it says nothing about the other side
 }
 
 func (s seemly) Error() string { return s.text }

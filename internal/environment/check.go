@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/document"
+	"github.com/droverhq/drover/internal/operation"
 	"github.com/droverhq/drover/internal/template"
 )
 
@@ -128,6 +129,9 @@ func planRest(e Environment, seen Seen, now time.Time) []Action {
 		return nil
 	}
 	c, was := seen.Counts, e.Status.Counts
+	if e.Status.Anew > 0 && c.Applying == 0 { // its outputs are told anew
+		return []Action{Settle{Phase: OK, Outcome: operation.Succeeded}}
+	}
 	if c.Ready != was.Ready || c.Applying != was.Applying || c.Drifted != was.Drifted {
 		return []Action{Count{}}
 	}

@@ -48,9 +48,9 @@ func (a *asking) holder(ctx context.Context, on subject, refusal error) error {
 			continue
 		}
 		if _, stays := a.sheet.byID[id]; stays {
-			return seemly{refusal, fmt.Sprintf("%s: %s has made it, so give one of the two another name", before(refusal), r.Spec.Address)}
+			return seemly{error: refusal, text: fmt.Sprintf("%s: %s has made it, so give one of the two another name", before(refusal), r.Spec.Address)}
 		}
-		return seemly{refusal, fmt.Sprintf("%s: %s has made it, which the template has no longer. A resource with another name is another one: apply a version without %s first, and then this one; or call it %s as before",
+		return seemly{error: refusal, text: fmt.Sprintf("%s: %s has made it, which the template has no longer. A resource with another name is another one: apply a version without %s first, and then this one; or call it %s as before",
 			before(refusal), r.Spec.Address, on.address, r.Spec.Address)}
 	}
 	return refusal

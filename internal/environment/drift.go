@@ -150,6 +150,69 @@ func mendable(ctx context.Context, x executor.Executor, r executor.Resource) err
 	return err
 }
 
+// Onward is a resource that uses what a correction has made anew: it is corrected too.
+// False: it is not to be, or not now. It is pure. One that is corrected already is written
+// all the same: whoever works on it has perhaps read what there was before.
+func Onward(r Resource, now time.Time) (Resource, bool) {
+	settled := r.Phase == Ready || r.Phase == Applying && r.Spec.Action == driftCorrect
+	if r.Spec.Drift != driftCorrect || r.Spec.Absent || !r.Deleted.IsZero() || !settled || r.Status.Turn != r.Spec.Turn {
+		return r, false
+	}
+	r.Status.again(now)
+	r.Status.Anew++ // or nothing would be written within one tick of the clock
+	r.Phase, r.Spec.Action, r.Spec.Mark = Applying, driftCorrect, ""
+	r.Status.Message = "what it uses was made anew"
+	return r, true
+}
+
+// onward has those corrected that use a resource whose correction has changed its
+// outputs. Those that are only told of drift are shown by the next plan.
+func (n *run) onward(ctx context.Context, sh *sheet) error {
+	i, ok := sh.byID[n.r.ID]
+	if !ok {
+		return nil
+	}
+	for _, id := range sh.needed[i] {
+		o, err := n.Store.Get(ctx, ledger.Ref{Kind: KindResource.Name, ID: id})
+		if fault.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		r, err := DecodeResource(o)
+		if err != nil {
+			return err
+		}
+		if r, ok := Onward(r, n.Now().UTC()); ok {
+			put, err := r.put("correct")
+			if err != nil {
+				return err
+			}
+			n.more = append(n.more, put)
+		}
+	}
+	return n.anew(ctx)
+}
+
+// anew has the environment tell its outputs again.
+func (n *run) anew(ctx context.Context) error {
+	o, err := n.Store.Get(ctx, n.e.Ref)
+	if err != nil {
+		return err
+	}
+	e, err := Decode(o)
+	if err != nil || len(e.Status.Outputs)+len(e.Status.Secrets) == 0 {
+		return err
+	}
+	e.Status.Anew++ // counted: whoever tells them now has perhaps read what there was before
+	put, err := e.put("update")
+	if err == nil {
+		n.more = append(n.more, put)
+	}
+	return err
+}
+
 // within keeps the corrections that the brake counts.
 func within(times []time.Time, now time.Time) (out []time.Time) {
 	for _, t := range times {

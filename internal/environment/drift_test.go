@@ -2,6 +2,7 @@ package environment_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -53,10 +54,14 @@ func (g *garden) List(context.Context, []executor.Resource) ([]executor.Stray, e
 
 // plant is a world whose things can be looked at.
 func plant(t *testing.T) (*world, *garden) {
+	return plantAs(t, func(g *garden) executor.Executor { return g })
+}
+
+func plantAs(t *testing.T, kind func(*garden) executor.Executor) (*world, *garden) {
 	w := newWorld(t, t.TempDir())
 	g := &garden{forge: w.forge}
 	w.forge.trouble = map[string]string{}
-	w.configs = append(w.configs, func(c *environment.Config) { c.Executors["forge"] = g })
+	w.configs = append(w.configs, func(c *environment.Config) { c.Executors["forge"] = kind(g) })
 	w.open()
 	t.Cleanup(func() { w.store.Close() })
 	return w, g
@@ -302,4 +307,93 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	})
+}
+
+// aging is a garden whose things say another word each time they are made.
+type aging struct{ *garden }
+
+func (a aging) Apply(ctx context.Context, r executor.Resource) (executor.Result, error) {
+	result, err := a.garden.Apply(ctx, r)
+	if result.Done {
+		result.Outputs["token"] = executor.NewSecret(a.word(r.ID))
+	}
+	return result, err
+}
+
+func (a aging) word(id string) string { return canary(fmt.Sprintf("%sr%d", id, a.made[id].rev)) }
+
+// What a correction has made anew reaches those that use it, and those that use those,
+// whenever a process is killed in between; who is only told of drift stays as he is.
+func TestACorrectionReachesWhoUsesIt(t *testing.T) {
+	for at := range 30 {
+		w, g := plantAs(t, func(g *garden) executor.Executor { return aging{g} })
+		a := aging{g}
+		w.add("1", drifting(map[string]string{"ca": "correct", "leaf": "correct", "web": "correct"}, "ca", "leaf<ca", "web<ca,leaf", "told<leaf"))
+		e := w.up("staging", nil)
+		all := w.resources(e.ID)
+		told := g.made[all["told"].ID]
+		g.spoil(all["ca"])
+		_, err := w.s.Observe(alice, e.ID)
+		w.must(err)
+		w.store.fate.at = []int{at}
+		w.work(10 * time.Minute)
+		w.store.fate.at = nil
+		w.work(10 * time.Minute)
+		for name, uses := range map[string][]string{"leaf": {"ca"}, "web": {"ca", "leaf"}} {
+			for _, used := range uses {
+				if word := a.word(all[used].ID); !strings.Contains(g.made[all[name].ID].inputs, word) {
+					t.Errorf("killed at effect %d: %s was not given the new %s", at, name, used)
+				}
+			}
+			if r := w.resources(e.ID)[name]; r.Phase != environment.Ready || r.Status.Message != "" {
+				t.Errorf("killed at effect %d: %s is %s: %q", at, name, r.Phase, r.Status.Message)
+			}
+		}
+		if g.made[all["told"].ID] != told || w.env(e.ID).Phase != environment.OK {
+			t.Errorf("killed at effect %d: who is only told was made anew: %s", at, w.env(e.ID).Phase)
+		}
+		w.store.Close()
+	}
+}
+
+// One that is being corrected, with what it used before, is corrected once more; and what
+// the environment says of itself is told anew.
+func TestACorrectionUnderWayIsNotTheLast(t *testing.T) {
+	w, g := plantAs(t, func(g *garden) executor.Executor { return aging{g} })
+	w.add("1", drifting(map[string]string{"ca": "correct", "web": "correct"}, "ca", "web<ca"))
+	e := w.up("staging", nil)
+	all := w.resources(e.ID)
+	once := false
+	for range 10 {
+		g.meanwhile = append(g.meanwhile, func() {
+			if once || g.tried[len(g.tried)-1] != "web" {
+				return
+			}
+			once = true
+			web := w.resources(e.ID)["web"]
+			r, ok := environment.Onward(web, web.Status.Since) // within the same tick of the clock
+			if !ok {
+				t.Error("one that is being corrected is passed over")
+			}
+			put, err := environment.PutOf(r, "correct")
+			w.must(err)
+			_, err = w.store.Ledger.Commit(context.Background(), ledger.Set{Actor: "system", Cause: ledger.BySchedule("test"), Puts: []ledger.Put{put}})
+			w.must(err)
+		})
+	}
+	g.tried = nil
+	g.spoil(all["ca"])
+	e = w.look(e)
+	w.work(10 * time.Minute)
+	if got := strings.Join(g.tried, " "); got != "ca web web" || !once {
+		t.Errorf("made were %s", got)
+	}
+	if r := w.resources(e.ID)["web"]; r.Phase != environment.Ready || r.Status.Message != "" {
+		t.Errorf("it is %s: %q", r.Phase, r.Status.Message)
+	}
+	e = w.env(e.ID)
+	word, err := w.store.Unseal(context.Background(), e.Status.Secrets["token-ca"])
+	if want := (aging{g}).word(all["ca"].ID); err != nil || !strings.Contains(string(word), want) || e.Status.Anew != 0 || e.Phase != environment.OK {
+		t.Errorf("the environment is %s and says %s, not %s (%v)", e.Phase, word, want, err)
+	}
 }

@@ -181,6 +181,7 @@ type Status struct {
 	Groups    []Group                    `json:"groups,omitempty"`
 	Outputs   map[string]json.RawMessage `json:"outputs,omitempty"` // those that are not secret
 	Secrets   map[string]string          `json:"secrets,omitempty"` // output: reference of the keeper's
+	Anew      int64                      `json:"untold,omitempty"`  // corrections that have changed what its outputs are made of, untold
 	Entries   []Endpoint                 `json:"entries,omitempty"`
 	Checks    []Endpoint                 `json:"checks,omitempty"`
 	Reminded  time.Time                  `json:"reminded,omitzero"`  // of the end, or when that was set
@@ -276,6 +277,7 @@ type ResourceStatus struct {
 	Drift       []executor.Field `json:"drift,omitempty"`
 	DriftRecord string           `json:"drift_record,omitempty"`
 	Looked      int64            `json:"looked,omitempty"`    // the wish that was last answered
+	Anew        int64            `json:"anew,omitempty"`      // how often what it uses was made anew by a correction
 	Corrected   []time.Time      `json:"corrected,omitempty"` // within the last hour
 	Log         string           `json:"log,omitempty"`       // digest of the last turn's log
 	LogFrom     int64            `json:"log_from,omitempty"`  // how much of its beginning is not kept

@@ -2,6 +2,7 @@ package environment
 
 import (
 	"context"
+	"github.com/droverhq/drover/internal/ledger"
 	"time"
 
 	"github.com/droverhq/drover/internal/document"
@@ -57,3 +58,23 @@ func (s *Service) Logs() int {
 
 // Adopt keeps watch over what was there before.
 func (s *Service) Adopt(ctx context.Context) error { return s.adopt(ctx) }
+
+// Reckoned is what a failure comes to.
+type Reckoned struct {
+	Attempts      int
+	Resting       time.Time
+	Wait          time.Duration
+	Counts, Final bool
+}
+
+// Reckon says what comes of a failure.
+func Reckon(s ResourceStatus, err error, retries int, now time.Time) Reckoned {
+	v := reckon(s, err, retries, now)
+	return Reckoned{v.attempts, v.resting, v.wait, v.counts, v.final}
+}
+
+// Own is a failure that says nothing about the other side.
+func Own(err error) error { return seemly{error: err, text: err.Error(), own: true} }
+
+// PutOf writes a resource.
+func PutOf(r Resource, op string) (ledger.Put, error) { return r.put(op) }

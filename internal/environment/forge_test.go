@@ -28,6 +28,7 @@ type forge struct {
 	made    map[string]thing // by id
 	saved   map[string]string
 	effects []string          // "make a", "unmake a"
+	tried   []string          // addresses, once for each call that is to make one
 	trouble map[string]string // by address: what goes wrong
 	slow    map[string]int    // by address: calls until it is done
 	links   map[string]string // by address: the object that it stands for
@@ -135,6 +136,7 @@ func (f *forge) tells(id, inputs string) string {
 
 func (f *forge) Apply(ctx context.Context, r executor.Resource) (executor.Result, error) {
 	f.mayMake(r)
+	f.tried = append(f.tried, r.Address)
 	fmt.Fprintf(r.Log, "making %s with %v\nits secret is %s\n", r.Address, executor.Reveal(any(r.Inputs)), secretOf(r))
 	if err := f.wrong(r); err != nil {
 		return executor.Result{}, err

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"reflect"
 	"time"
 
 	"github.com/droverhq/drover/internal/executor"
@@ -24,7 +26,7 @@ func (n *run) came(ctx context.Context, sh *sheet, node template.Node, c *call, 
 			}
 			n.phase(Applying)
 		}
-		s.Message = c.veil.text(result.Message)
+		s.Message, s.Resting = c.veil.text(result.Message), time.Time{}
 		after := cmp.Or(result.After, askAgain)
 		if err := n.keepLog(ctx, false); err != nil {
 			return reconcile.Result{}, err
@@ -54,6 +56,11 @@ func (n *run) came(ctx context.Context, sh *sheet, node template.Node, c *call, 
 		return reconcile.Result{}, err
 	}
 	n.old = append(n.old, stale...)
+	if n.r.Spec.Action == driftCorrect && !(reflect.DeepEqual(s.Outputs, plain) && maps.Equal(s.Secrets, sealed)) {
+		if err := n.onward(ctx, sh); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	s.Outputs, s.Secrets, s.Made, s.Links = plain, sealed, nil, nil
 	for _, made := range result.Made[:min(len(result.Made), maxMade)] {
 		s.Made = append(s.Made, v.text(made))
@@ -116,7 +123,7 @@ func (n *run) gone(ctx context.Context) (reconcile.Result, error) {
 	return n.finish(ctx, "delete")
 }
 
-// failed counts a failure: it is tried again a few times, unless that cannot help.
+// failed writes what comes of a failure.
 func (n *run) failed(ctx context.Context, err error, node *template.Node, away bool) (reconcile.Result, error) {
 	if ctx.Err() != nil {
 		return reconcile.Result{}, ctx.Err()
@@ -128,48 +135,27 @@ func (n *run) failed(ctx context.Context, err error, node *template.Node, away b
 	if err := n.keepLog(ctx, false); err != nil {
 		return reconcile.Result{}, err
 	}
-	if rest, ok := resumes(err); ok && !n.givenUp(err) {
-		s.Message = err.Error()
-		return n.write(ctx, "update", nil, func(set ledger.Set) reconcile.Result { return reconcile.Wait(set, rest, err.Error()) })
-	}
-	retries := 3
+	retries := tryAgain
 	if node != nil && node.Retries != nil {
 		retries = *node.Retries
 	}
-	s.Attempts++
-	if n.givenUp(err) {
-		s.Attempts = retries + 1
-	}
-	s.Moved = fault.Is(err, fault.Conflict) && fault.Reason(err) == "moved"
-	final := s.Attempts > retries || s.Moved || fault.Is(err, fault.Invalid) || fault.Is(err, fault.Denied)
-	if !final {
-		if !away {
-			n.phase(Applying)
+	v := reckon(*s, err, retries, n.Now().UTC())
+	s.Attempts, s.Resting, s.Moved = v.attempts, v.resting, v.counts && movedOn(err)
+	if !v.final {
+		op := "update"
+		if s.Message = clip(err.Error()); v.counts {
+			if !away {
+				n.phase(Applying)
+			}
+			op = n.r.Phase
+			s.Message = clip(fmt.Sprintf("try %d of %d failed, the next one comes by itself: %s", s.Attempts, retries+1, err))
 		}
-		wait := min(time.Second<<(s.Attempts-1), maxBackoff)
-		s.Message = clip(fmt.Sprintf("try %d of %d failed, the next one comes by itself: %s", s.Attempts, retries+1, err))
-		return n.write(ctx, n.r.Phase, nil, func(set ledger.Set) reconcile.Result { return reconcile.Wait(set, wait, s.Message) })
+		return n.write(ctx, op, nil, func(set ledger.Set) reconcile.Result { return reconcile.Wait(set, v.wait, s.Message) })
 	}
 	n.phase(Failed)
 	s.Turn = n.r.Spec.Turn
 	s.Message = fmt.Sprintf("it could not be %s: %s. %s", verb, clip(err.Error()), n.advice(err))
 	return n.finish(ctx, Failed)
-}
-
-// restWithin is how long an executor that does not answer is waited for.
-const restWithin = 5 * time.Minute
-
-// givenUp notes that nothing was tried because nobody answers, and tells whether
-// that has lasted for too long.
-func (n *run) givenUp(err error) bool {
-	if fault.Reason(err) != "breaker-open" {
-		return false
-	}
-	s, now := &n.r.Status, n.Now().UTC()
-	if s.Resting.IsZero() {
-		s.Resting = now
-	}
-	return now.Sub(s.Resting) >= restWithin
 }
 
 // clip keeps a message short enough to be read.

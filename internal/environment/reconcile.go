@@ -343,6 +343,7 @@ func (t *turn) settle(ctx context.Context, a Settle) error {
 		} else if err != nil {
 			return err
 		}
+		s.Anew = 0
 		if s.Deployed.IsZero() || s.Operation != "" {
 			s.Deployed = t.at
 		}

@@ -336,8 +336,8 @@ func (n *run) record(ctx context.Context, op string, change func(*Resource)) err
 		if err != nil {
 			return err
 		}
+		n.stale = true // what it uses has perhaps changed meanwhile
 		if !reflect.DeepEqual(now.Spec, n.r.Spec) || !now.Deleted.IsZero() {
-			n.stale = true
 			n.cancel(errUnwanted)
 		}
 		n.r = now

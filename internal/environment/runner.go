@@ -171,7 +171,7 @@ func (s *Runs) run(ctx context.Context, task reconcile.Task, r Run, c template.C
 	}
 	r.Status.Log, r.Status.LogFrom = digest, from
 	if err != nil {
-		err = seemly{err, v.text(err.Error())}
+		err = seemly{error: err, text: v.text(err.Error())}
 	}
 	return s.ended(ctx, r, err)
 }

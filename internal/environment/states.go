@@ -33,7 +33,7 @@ var Transitions = []Transition{
 	{"resource", Applying, Failed, "worker", "its tries are used up, or trying cannot help"},
 	{"resource", Applying, Pending, "user", "another turn has begun"},
 	{"resource", Ready, Pending, "user", "a plan changes it"},
-	{"resource", Ready, Applying, "worker", "it has drifted and is corrected"},
+	{"resource", Ready, Applying, "worker", "it has drifted, or what it uses was made anew by a correction"},
 	{"resource", Failed, Pending, "user", "it is tried again, or another plan was taken up"},
 	{"resource", Blocked, Pending, "user", "it is tried again, or another plan was taken up"},
 	{"resource", Pending, ResourceLeaving, "user, clock", "it is to go"},

@@ -12,9 +12,9 @@ import (
 func Unreached(err error) error { return transport.Unreached(err) }
 
 // Way is where a connection leads over HTTP, and how: the options address, ca, cert,
-// key (PEM) and serverName.
+// key (PEM), serverName, and plaintext: with true, http:// may lead to another machine.
 func (c Connection) Way() transport.Config {
-	return transport.Config{Whose: "the connection's", Address: c["address"], CA: c["ca"], Cert: c["cert"], Key: c["key"], ServerName: c["serverName"]}
+	return transport.Config{Whose: "the connection's", Address: c["address"], CA: c["ca"], Cert: c["cert"], Key: c["key"], ServerName: c["serverName"], Plaintext: c["plaintext"] == "true"}
 }
 
 // Transport makes the way.

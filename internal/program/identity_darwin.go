@@ -1,11 +1,13 @@
 package program
 
 import (
+	"context"
 	"fmt"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,9 +22,18 @@ func Birth(pid int) (string, bool) {
 	return fmt.Sprintf("%d.%06d", k.Proc.P_starttime.Sec, k.Proc.P_starttime.Usec), true
 }
 
+// psTimeout bounds ps, which reads tables of the kernel.
+const psTimeout = 10 * time.Second
+
+func ps(args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), psTimeout)
+	defer cancel()
+	return exec.CommandContext(ctx, "/bin/ps", append([]string{"-E", "-ww"}, args...)...).Output()
+}
+
 // carries asks ps, which shows the environment of our own processes.
 func carries(p Proof) bool {
-	out, err := exec.Command("/bin/ps", "-E", "-ww", "-o", "command=", "-p", strconv.Itoa(p.PID)).Output()
+	out, err := ps("-o", "command=", "-p", strconv.Itoa(p.PID))
 	if err != nil {
 		return false
 	}
@@ -40,7 +51,7 @@ func nonceIn(line string) string {
 }
 
 func Scan() ([]Found, error) {
-	out, err := exec.Command("/bin/ps", "-E", "-ww", "-ax", "-o", "pid=,pgid=,command=").Output()
+	out, err := ps("-ax", "-o", "pid=,pgid=,command=")
 	if err != nil {
 		return nil, err
 	}

@@ -5,12 +5,27 @@ package program
 import (
 	"errors"
 	"os"
+	"os/signal"
 	"syscall"
 )
 
 // Detached gives the child a session of its own: it survives who has started it and
 // the terminal, and its whole group can be stopped.
-func Detached() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+func Detached() *syscall.SysProcAttr {
+	hear()
+	return &syscall.SysProcAttr{Setsid: true}
+}
+
+// hear has children begin with signals that do something. Whoever is started by nohup, or in
+// the background, ignores some, and so would all that he starts: what is caught, and
+// dropped, is not handed down.
+func hear() {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
+}
 
 // BareEnv is what every program may expect.
 func BareEnv(home string) map[string]string {

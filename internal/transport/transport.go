@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +34,9 @@ type Config struct {
 	// each connection, because they end; those that cannot be used leave the last
 	// good ones in force.
 	CAFile, CertFile, KeyFile string
+	// Plaintext lets http:// lead to another machine: somebody has said that the way itself
+	// is safe.
+	Plaintext bool
 	// Dial connects; default: that of a net.Dialer.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
@@ -44,6 +49,10 @@ func New(c Config) (*url.URL, *http.Transport, error) {
 	at, err := url.Parse(c.Address)
 	if err != nil || at.Host == "" || at.User != nil || at.Scheme != "http" && at.Scheme != "https" {
 		return nil, nil, fault.New(fault.Invalid, "%s address is no URL; write it as https://name.example.com:8501", c.Whose)
+	}
+	if at.Scheme == "http" && !c.Plaintext && !Loopback(at.Hostname()) {
+		return nil, nil, fault.New(fault.Invalid, "%s address %.255s is another machine, and what is said there over http, a token among it, could be read on the way: write it as https://, or say plaintext: true where the way itself is safe",
+			c.Whose, at.Host).Because("plaintext")
 	}
 	if c.Dial == nil {
 		c.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
@@ -75,6 +84,15 @@ func New(c Config) (*url.URL, *http.Transport, error) {
 		}
 	}
 	return at, t, nil
+}
+
+// Loopback reports whether a host is this machine, whatever a name server says.
+func Loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && ip.IsLoopback()
 }
 
 const handshake = 5 * time.Second

@@ -196,6 +196,22 @@ func TestDialIsUsed(t *testing.T) {
 	}
 }
 
+// Nothing is said over http to another machine, unless somebody has said that it may be.
+func TestPlaintext(t *testing.T) {
+	for address, plain := range map[string]bool{
+		"https://vault.example.org:8200": false, "http://127.0.0.1:8200": false, "http://127.8.9.1": false, "http://localhost:8200": false, "http://LOCALHOST": false, "http://[::1]:8200": false,
+		"http://vault.example.org:8200": true, "http://vault": true, "http://10.0.0.1": true, "http://localhost.example.org": true, "http://127.0.0.1.example.org": true, "http://0.0.0.0": true, "http://[fe80::1]": true,
+	} {
+		_, _, err := transport.New(transport.Config{Address: address})
+		if (err != nil) != plain || plain && (fault.Reason(err) != "plaintext" || !strings.Contains(err.Error(), "https://, or say plaintext: true")) {
+			t.Errorf("%s: %v", address, err)
+		}
+		if _, _, err := transport.New(transport.Config{Address: address, Plaintext: true}); err != nil {
+			t.Errorf("%s, which is safe by itself: %v", address, err)
+		}
+	}
+}
+
 func TestNewSaysWhatIsWrong(t *testing.T) {
 	me := issue(t, authority.UseClient)
 	for _, tc := range []struct {

@@ -64,7 +64,11 @@ func New(c Config) (*Client, error) {
 		return nil, fault.New(fault.Invalid, "cannot read the file of Consul's token: %w", err)
 	}
 	made.api, err = api.NewClient(&api.Config{
-		Address: at.Host, Scheme: at.Scheme, PathPrefix: at.Path, HttpClient: &http.Client{Transport: identity{way, made.token}},
+		Address: at.Host, Scheme: at.Scheme, PathPrefix: at.Path, HttpClient: &http.Client{
+			Transport: identity{way, made.token},
+			// The token goes to nobody else, and nowhere in the clear.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	})
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "Consul cannot be used: %w", err)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/transport"
 )
 
 var digestText = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -39,8 +39,7 @@ func safe(u *url.URL) bool {
 	if u.Scheme == "https" {
 		return true
 	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Scheme == "http" && (u.Hostname() == "localhost" || err == nil && ip.IsLoopback())
+	return u.Scheme == "http" && transport.Loopback(u.Hostname())
 }
 
 // download returns the file of a program, fetched once and compared each time.

@@ -57,6 +57,7 @@ func (Executor) Describe() executor.Description {
 		Outputs: map[string]executor.Output{
 			"certificate": {Type: expr.String, Summary: "in PEM form, with what leads to its authority; of an authority: what everybody is to believe"},
 			"key":         {Type: expr.String, Secret: true, Summary: "in PEM form; of an authority: what signs"},
+			"fingerprint": {Type: expr.String, Summary: "another one for each certificate that is made, for who starts anew because of it"},
 		},
 		Every: time.Hour,
 	}
@@ -165,7 +166,7 @@ func (s *state) mark() string {
 }
 
 func (s *state) outputs() map[string]any {
-	return map[string]any{"certificate": s.Certificate, "key": executor.NewSecret(s.Key)}
+	return map[string]any{"certificate": s.Certificate, "key": executor.NewSecret(s.Key), "fingerprint": authority.Print(s.Certificate)}
 }
 
 // Plan implements executor.Executor.
@@ -181,7 +182,7 @@ func (x Executor) Plan(ctx context.Context, r executor.Resource) (executor.Chang
 	if err != nil {
 		return executor.Change{}, err
 	}
-	c := executor.Change{Action: executor.None, Mark: s.mark(), Outputs: map[string]any{"certificate": executor.Unknown{}, "key": executor.Unknown{}}}
+	c := executor.Change{Action: executor.None, Mark: s.mark(), Outputs: map[string]any{"certificate": executor.Unknown{}, "key": executor.Unknown{}, "fingerprint": executor.Unknown{}}}
 	if s == nil {
 		c.Action, c.Why = executor.Create, "there is no such certificate"
 		c.Fields = []executor.Field{{Path: "use", After: w.Use}, {Path: "name", After: w.Name}}
@@ -193,6 +194,10 @@ func (x Executor) Plan(ctx context.Context, r executor.Resource) (executor.Chang
 			c.Why = fmt.Sprintf("it ends on %v: a new one is made", c.Fields[0].Before)
 		}
 		return c, nil
+	}
+	if r.Outputs != nil && r.Outputs["fingerprint"] == nil { // it is of a time before there was one
+		c.Action, c.Why = executor.Update, "its fingerprint is told"
+		c.Fields = []executor.Field{{Path: "fingerprint", After: "told"}}
 	}
 	c.Outputs = s.outputs()
 	return c, nil
@@ -214,8 +219,15 @@ func (x Executor) Apply(ctx context.Context, r executor.Resource) (executor.Resu
 	if err != nil {
 		return executor.Result{}, err
 	}
-	if s == nil || len(s.differs(w, x.now())) > 0 {
-		if r.Mark != "" && r.Mark != s.mark() {
+	var differs []executor.Field
+	if s != nil {
+		differs = s.differs(w, x.now())
+	}
+	if s == nil || len(differs) > 0 {
+		// One that is only old was perhaps made by this very plan, and nobody was told: a
+		// newer one is what both want.
+		old := len(differs) == 1 && differs[0].Path == "ends"
+		if r.Mark != "" && r.Mark != s.mark() && !old {
 			return executor.Result{}, executor.Moved("the certificate")
 		}
 		if err := w.make(s); err != nil {
@@ -259,8 +271,8 @@ func (w *wanted) make(was *state) error {
 	return err
 }
 
-// Observe implements executor.Executor. What ends soon is to be made anew by a plan, since
-// who uses it has to be given the new one.
+// Observe implements executor.Executor. What ends soon differs from what is wanted: it is
+// made anew by a plan, or by a correction where the template says so.
 func (x Executor) Observe(ctx context.Context, r executor.Resource) (executor.Observation, error) {
 	if err := ctx.Err(); err != nil {
 		return executor.Observation{}, err

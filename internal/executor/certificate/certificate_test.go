@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/droverhq/drover/internal/authority"
 	"github.com/droverhq/drover/internal/executor"
 	"github.com/droverhq/drover/internal/executor/certificate"
 	"github.com/droverhq/drover/internal/fault"
@@ -118,12 +119,23 @@ func TestMadeOnceAndKept(t *testing.T) {
 	if again, _ := leaf.apply(t); again != cert {
 		t.Error("to apply twice makes another certificate")
 	}
-	if c := leaf.plan(t); c.Action != executor.None || c.Outputs["certificate"] != cert {
-		t.Errorf("the plan of one that is there is to %s", c.Action)
+	if c := leaf.plan(t); c.Action != executor.None || c.Outputs["certificate"] != cert || c.Outputs["fingerprint"] != authority.Print(cert) {
+		t.Errorf("the plan of one that is there is to %s, with %v", c.Action, c.Outputs["fingerprint"])
+	}
+	if one := authority.Print(cert); one == "" || one == authority.Print(bundle) || strings.Contains(one, "\n") {
+		t.Errorf("its fingerprint is %q", one)
 	}
 	if o, err := leaf.by().Observe(t.Context(), leaf.Resource); err != nil || !o.Exists || len(o.Drift) > 0 {
 		t.Errorf("it is seen as %+v, %v", o, err)
 	}
+	leaf.Outputs = map[string]any{"certificate": cert} // of a time before there was a fingerprint
+	if c := leaf.plan(t); c.Action != executor.Update || c.Fields[0].Path != "fingerprint" {
+		t.Errorf("the plan of one that was made before is %+v", c)
+	}
+	if again, _ := leaf.apply(t); again != cert {
+		t.Error("to tell a fingerprint makes another certificate")
+	}
+	leaf.Outputs = nil
 	leaf.Inputs["hosts"] = []any{"127.0.0.1"}
 	if c := leaf.plan(t); c.Action != executor.Update || c.Fields[0].Path != "hosts" {
 		t.Errorf("the plan of another host is %+v", c)
@@ -149,7 +161,7 @@ func TestRotation(t *testing.T) {
 		t.Fatal("it is still the same authority")
 	}
 	leaf.Inputs["signer"] = executor.Unknown{}
-	if c := leaf.plan(t); c.Action != executor.Update || executor.Whole(c.Outputs["key"]) {
+	if c := leaf.plan(t); c.Action != executor.Update || executor.Whole(c.Outputs["key"]) || executor.Whole(c.Outputs["fingerprint"]) {
 		t.Errorf("the plan before the authority is there is %+v", c)
 	}
 	leaf.Inputs = server(signer)
@@ -210,5 +222,11 @@ func TestRefuses(t *testing.T) {
 	k.Inputs, k.Mark = ca("2"), "another"
 	if _, err := k.by().Apply(t.Context(), k.Resource); fault.Reason(err) != "moved" {
 		t.Errorf("a plan of something else holds: %v", err)
+	}
+	k = thing(ca(""))
+	before, _ := k.apply(t)
+	k.Mark, k.now = "another", time.Now().AddDate(50, 0, 0)
+	if after, _ := k.apply(t); after == before {
+		t.Error("one that has ended since the plan stays as it is")
 	}
 }

@@ -31,7 +31,7 @@ type client struct {
 
 // dial reads a connection. It calls nobody.
 func dial(c executor.Connection, with resilience.Config) (*client, error) {
-	if err := c.Check("address", "token", "namespace", "partition", "datacenter", "ca", "cert", "key", "serverName"); err != nil {
+	if err := c.Check("address", "token", "namespace", "partition", "datacenter", "ca", "cert", "key", "serverName", "plaintext"); err != nil {
 		return nil, err
 	}
 	// Consul has a limit of connections per client, which is above that of the
@@ -42,7 +42,11 @@ func dial(c executor.Connection, with resilience.Config) (*client, error) {
 	}
 	k, err := api.NewClient(&api.Config{
 		Address: at.Host, Scheme: at.Scheme, PathPrefix: at.Path, Datacenter: c["datacenter"],
-		HttpClient: &http.Client{Transport: identity{transport, c}},
+		HttpClient: &http.Client{
+			Transport: identity{transport, c},
+			// The token goes to nobody else, and nowhere in the clear.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
 	})
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "the connection cannot be used: %w", err)

@@ -114,6 +114,7 @@ func TestConnections(t *testing.T) {
 		{"a misspelt option", executor.Connection{"address": "http://127.0.0.1:1", "tokn": "x"}},
 		{"no certificate", executor.Connection{"address": "https://127.0.0.1:1", "ca": "x"}},
 		{"half a pair", executor.Connection{"address": "https://127.0.0.1:1", "cert": "x"}},
+		{"a token in the clear to another machine", executor.Connection{"address": "http://consul.invalid:8500", "token": "x"}},
 	} {
 		r := resource("")
 		r.Connection = tc.c

@@ -1,6 +1,8 @@
 package process
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,6 +79,8 @@ type record struct {
 	Birth     string    `json:"birth,omitempty"`
 	Started   time.Time `json:"started,omitzero"`
 	Ready     bool      `json:"ready,omitempty"` // it has worked since
+	// Directory of the connection when it was started; empty: by a version that did not say.
+	Directory string `json:"directory,omitempty"`
 }
 
 // stamp tells a file from one that somebody else has written, without its content.
@@ -90,9 +94,30 @@ func stampOf(i fs.FileInfo) stamp {
 	return stamp{i.Size(), i.ModTime().UTC(), i.Mode().String()}
 }
 
-// nonce is carried by all processes of a program.
+// nonce is carried by all processes of a program. Two servers may have the same
+// resources, one of them out of a backup: they have them in other directories.
 func (rec *record) nonce() string {
-	return "res-" + strings.NewReplacer(".", "-").Replace(rec.ID+"-"+rec.Name)
+	whose := ""
+	if rec.Directory != "" {
+		sum := sha256.Sum256([]byte(rec.Directory))
+		whose = "-" + hex.EncodeToString(sum[:8])
+	}
+	return "res-" + strings.NewReplacer(".", "-").Replace(rec.ID+"-"+rec.Name) + whose
+}
+
+// copied tells whether a record is one of two: what runs is the other's, for a directory
+// that has only moved, or has two names, is not there twice.
+func (p directory) copied(rec *record) bool {
+	if rec.Directory == "" || rec.Directory == p.at {
+		return false
+	}
+	there := directory{at: rec.Directory}
+	if _, err := os.Stat(filepath.Join(there.known(rec.Name), about)); err != nil {
+		return false
+	}
+	theirs, err := os.Stat(filepath.Join(there.at, records))
+	mine, wrong := os.Stat(filepath.Join(p.at, records))
+	return err == nil && wrong == nil && !os.SameFile(theirs, mine)
 }
 
 // record reads the record of a directory; nil: it is nobody's, or not there.
@@ -112,6 +137,9 @@ func (p directory) record(name string) (*record, error) {
 		return nil, fault.New(fault.Internal, "what is known of program %s cannot be read", name)
 	}
 	rec.Name = name
+	if p.copied(rec) {
+		rec.PID, rec.Birth, rec.Ready, rec.Directory = 0, "", false, p.at
+	}
 	return rec, nil
 }
 

@@ -202,6 +202,9 @@ func (Executor) Observe(ctx context.Context, r executor.Resource) (executor.Obse
 	if o.Drift = seen.differs(w, true); seen.alive {
 		o.Unready = w.Health.ask(ctx, p, seen.here)
 	}
+	if seen.alive && seen.here.PID == self() {
+		o.Drift, o.Unready = w.taken(o.Drift, o.Unready)
+	}
 	return o, nil
 }
 

@@ -8,8 +8,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -49,6 +51,15 @@ func TestReloadIsNoRestart(t *testing.T) {
 	if now := leader(t, w.pids()); now == before {
 		t.Error("it goes on with a file that it does not take")
 	}
+}
+
+// Under nohup a server ignores HUP. What it starts does not.
+func TestProgramsHearWhatTheServerIgnores(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	t.Cleanup(func() { signal.Reset(syscall.SIGHUP) })
+	in := shell(`trap 'echo heard > seen' HUP; kill -HUP $$; while :; do sleep 0.05; done`)
+	in["health"] = map[string]any{"command": []any{"grep", "-q", "heard", "seen"}, "within": "10s"}
+	newWorld(t, in).must()
 }
 
 // A certificate of an authority that nobody else believes.

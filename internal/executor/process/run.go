@@ -70,7 +70,10 @@ func (p directory) make(ctx context.Context, r executor.Resource, w wanted, seen
 		takes, file := w.takes(f.Path)
 		restart, anew = restart || !takes, anew || file
 	}
-	if restart && seen.alive && rec.PID == os.Getpid() {
+	if restart && seen.alive && rec.PID == self() {
+		if anew && r.Mark == "" { // nobody has planned the rest: it stays, and is told
+			return p.renewSome(r, rec, w, uid, gid)
+		}
 		return fault.New(fault.Denied, "program %s is this server itself, which cannot start itself anew: end it, and `drover bootstrap` starts it as it was; what is wanted now is not applied", rec.Name)
 	}
 	if restart {
@@ -142,7 +145,7 @@ func programs(w wanted) (out []string) {
 
 // settle makes the record, with the home that is going to be used, at once.
 func (p directory) settle(r executor.Resource, name string, uid, gid int) (*record, error) {
-	rec := &record{Name: name, ID: r.ID, Number: time.Now().UnixNano(), Beginning: true, Pieces: map[string]piece{}}
+	rec := &record{Name: name, ID: r.ID, Number: time.Now().UnixNano(), Beginning: true, Pieces: map[string]piece{}, Directory: p.at}
 	fail := func(err error) error {
 		return fault.New(fault.Unavailable, "the directory of program %s cannot be made: %w", name, bare(err))
 	}

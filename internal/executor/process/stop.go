@@ -40,7 +40,11 @@ func (p directory) stop(ctx context.Context, rec *record, grace time.Duration) e
 			return fault.New(fault.Unavailable, "the processes of this machine cannot be listed: %w", err)
 		}
 		if len(left) == 0 {
-			return nil
+			if rec.Directory == p.at {
+				return nil
+			}
+			rec.Directory = p.at // what is started from now on says so
+			return p.keep(rec)
 		}
 		for _, f := range left {
 			err = errors.Join(err, program.KillOne(program.Proof{PID: f.PID, Birth: f.Birth, Nonce: rec.nonce(), Log: p.logPath(rec.Name)}))

@@ -9,7 +9,7 @@ import (
 
 // dial reads a connection. It calls nobody.
 func dial(c executor.Connection, with Config) (*vault.Client, error) {
-	if err := c.Check("address", "namespace", "auth", "authMount", "token", "role", "roleId", "secretId", "jwt", "ca", "cert", "key", "serverName"); err != nil {
+	if err := c.Check("address", "namespace", "auth", "authMount", "token", "role", "roleId", "secretId", "jwt", "ca", "cert", "key", "serverName", "plaintext"); err != nil {
 		return nil, err
 	}
 	return vault.New(vault.Config{

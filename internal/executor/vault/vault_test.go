@@ -268,6 +268,7 @@ func TestConnections(t *testing.T) {
 		{"no address", executor.Connection{"token": "x"}},
 		{"no token, whatever the environment says", executor.Connection{"address": "http://127.0.0.1:1"}},
 		{"no such method", executor.Connection{"address": "http://127.0.0.1:1", "auth": "magic"}},
+		{"a token in the clear to another machine", executor.Connection{"address": "http://vault.invalid:8200", "token": "x"}},
 		{"no role", executor.Connection{"address": "http://127.0.0.1:1", "auth": "kubernetes", "jwt": "x"}},
 		{"a misspelt option", executor.Connection{"address": "http://127.0.0.1:1", "tokn": "x"}},
 	} {
