@@ -45,6 +45,8 @@ type PeerSite struct {
 	Seq   int64      `json:"seq,omitempty"`
 	Heard *time.Time `json:"heard,omitempty" doc:"When it answered last; absent: it has not"`
 	Error string     `json:"error,omitempty" doc:"Why it did not answer"`
+	// Drained is heard over the bus.
+	Drained *time.Time `json:"drained,omitempty" doc:"When it said that it is about to end; absent: it did not, works again, or somebody has led since"`
 }
 
 // PromoteSite is an operator's word: POST /api/v1/site/promote.

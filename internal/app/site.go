@@ -63,6 +63,8 @@ type keeper struct {
 	followed int64 // the newest epoch that the other site had a copy of
 	moved    bool  // where that is was heard since it was last written down
 	unnoted  string
+	drained  site.Drain  // the other site's word that it ends
+	ending   bool        // this one has begun to
 	hinted   int64       // the highest epoch that an agent told of
 	acts     bool        // the rooms of this life act
 	lapse    *time.Timer // decides anew when the lease ends
@@ -112,7 +114,7 @@ func newKeeper(ctx context.Context, c Config) (*keeper, error) {
 		return nil, err
 	}
 	k.named = k.configured() != ""
-	k.view.Seen, k.followed = known.Seen, known.Followed
+	k.view.Seen, k.followed, k.drained = known.Seen, known.Followed, known.Drained
 	if usable(known.Peer) && k.safe(known.Peer) {
 		k.peer.told = known.Peer
 	}
@@ -272,6 +274,7 @@ func (k *keeper) saw(epoch int64) {
 func (k *keeper) decide() {
 	k.view.Peer.Wanted = k.cfg.SecondaryURL != "" || k.followed > 0 && k.followed >= k.view.Database.Epoch
 	k.view.Peer.Named = k.named
+	k.hears(k.drained.Past(max(k.view.Seen, k.view.Database.Epoch)))
 	d := site.Plan(k.view, time.Now())
 	if d == k.decision {
 		return
@@ -371,7 +374,7 @@ func (k *keeper) Status() v1.Site {
 		}
 	}
 	if k.peer.url != "" {
-		out.Peer = k.peer.wire()
+		out.Peer = k.peer.wire(k.drained)
 	}
 	return out
 }

@@ -2,10 +2,14 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/discovery"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/resilience"
@@ -54,6 +58,38 @@ func (x Keeper) Ask(ctx context.Context) (site.Peer, error) {
 	x.k.ask(ctx)
 	return x.k.view.Peer, x.k.peer.err
 }
+
+// Act has the rooms of the site act.
+func (x Keeper) Act() { x.k.acts = true }
+
+// End has the site begin to end.
+func (x Keeper) End(ctx context.Context) { x.k.drains(ctx) }
+
+// Drained is when the other site said that it ends, as everybody is told.
+func (x Keeper) Drained() *time.Time { return x.k.Status().Peer.Drained }
+
+type anybody struct{ vouching }
+
+func (anybody) Errand(context.Context, string, string, string) error { return nil }
+
+// Signal has the site hear one that is vouched for.
+func (x Keeper) Signal(ctx context.Context, s site.Signal) error {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	x.k.vouch = anybody{}
+	return x.k.signalled(ctx, bus.Delivery{Message: bus.Message{Body: body}})
+}
+
+// Kept is what a process that comes after this one would know.
+func (x Keeper) Kept() (string, error) {
+	data, err := os.ReadFile(filepath.Join(x.k.cfg.DataDir, siteFile))
+	return string(data), err
+}
+
+// Later has what was seen last be so long ago.
+func (x Keeper) Later(d time.Duration) { x.k.peer.twin = x.k.peer.twin.Add(-d) }
 
 // Introduce has the other site say where it is, and tells where it is asked from then on.
 func (x Keeper) Introduce(at string) string {

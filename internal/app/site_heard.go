@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/site"
 	"github.com/droverhq/drover/internal/sqlledger"
 )
 
@@ -20,6 +21,13 @@ type kept struct {
 	// Followed is the newest epoch that the other site had a copy of: it may have been
 	// promoted from that, and has to be asked before this one leads again.
 	Followed int64 `json:"followed_epoch,omitempty"`
+	// Drained is in the data directory alone.
+	Drained site.Drain `json:"drained,omitzero"`
+}
+
+// kept is that of now; the caller has the lock.
+func (k *keeper) kept() kept {
+	return kept{Seen: k.view.Seen, Peer: k.peer.told, Followed: k.followed, Drained: k.drained}
 }
 
 func (k *keeper) recall() (kept, error) {
@@ -40,7 +48,7 @@ func (k *keeper) recall() (kept, error) {
 // remember writes down what must be known when the process is started again; the
 // caller has the lock. The database is told with the next look at it.
 func (k *keeper) remember() {
-	data, err := json.Marshal(kept{Seen: k.view.Seen, Peer: k.peer.told, Followed: k.followed})
+	data, err := json.Marshal(k.kept())
 	if err == nil {
 		err = writePrivate(filepath.Join(k.cfg.DataDir, siteFile), append(data, '\n'))
 	}
@@ -52,14 +60,14 @@ func (k *keeper) remember() {
 // learn takes what another replica has heard, or one that was here before; the caller
 // has the lock.
 func (k *keeper) learn(h sqlledger.Heard) {
-	before := kept{k.view.Seen, k.peer.told, k.followed}
+	before := k.kept()
 	k.view.Seen, k.followed = max(k.view.Seen, h.Seen), max(k.followed, h.Followed)
 	if h.Peer != "" && !k.moved && h.Peer != k.url && k.believable(h.Peer) {
 		if k.peer.told = h.Peer; !k.named {
 			k.peer.url = h.Peer
 		}
 	}
-	if before != (kept{k.view.Seen, k.peer.told, k.followed}) {
+	if before != k.kept() {
 		k.remember()
 	}
 }

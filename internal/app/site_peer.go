@@ -22,8 +22,11 @@ import (
 )
 
 const (
-	askEach  = 500 * time.Millisecond // between questions to the other site
-	askTime  = 2 * time.Second
+	askEach = 500 * time.Millisecond // between questions to the other site
+	askTime = 2 * time.Second
+	// twinTime is how long a site of the same name counts that does not answer any more:
+	// one question that is lost must not let both lead.
+	twinTime = 10 * time.Second
 	sitePath = "/site"
 	// siteHeader is where a site that asks is reached itself; it counts with a token for
 	// that, which the sites make from the ledger that they share and which is good for
@@ -40,11 +43,15 @@ type peer struct {
 	leads  bool
 	at     time.Time // when it answered last
 	fresh  time.Time // a moment whose changes it has told of
+	twin   time.Time // when it had this site's name last
 	err    error
 }
 
-func (p *peer) wire() *v1.PeerSite {
+func (p *peer) wire(d site.Drain) *v1.PeerSite {
 	out := &v1.PeerSite{URL: cmp.Or(p.told, p.url), Site: p.status.Site, State: p.status.State, Epoch: p.status.Epoch, Seq: p.status.Seq}
+	if d != (site.Drain{}) {
+		out.Drained = &d.At
+	}
 	if !p.at.IsZero() {
 		out.Heard = &p.at
 	}
@@ -59,6 +66,7 @@ type told struct {
 	v1.Site
 	Process  string `json:"process"`
 	Database int64  `json:"database_started,omitempty"` // the PostgreSQL server's start, in microseconds
+	Ending   bool   `json:"ending,omitempty"`           // the process is about to
 }
 
 // clusterURL is where a name that a primary is registered with in Consul is asked:
@@ -145,7 +153,8 @@ func (k *keeper) hear(ctx context.Context) {
 	}
 	began := time.Now()
 	status, err := k.inquire(ctx, at, token, own)
-	if err == nil && k.itself(status) {
+	answered := err == nil
+	if answered && k.itself(status) {
 		k.client.CloseIdleConnections() // a name may lead elsewhere the next time
 		err = fault.New(fault.Conflict, "that is this site itself, or another replica of it: name the other site's address")
 	}
@@ -155,11 +164,14 @@ func (k *keeper) hear(ctx context.Context) {
 		return // it has moved
 	}
 	k.view.Peer.Asked = true
+	if answered || time.Since(k.peer.twin) > twinTime { // whoever is there now is looked at anew
+		k.view.Peer.Twin = false
+	}
 	if err == nil && k.standing.Ledger != "" && status.Ledger != "" && status.Ledger != k.standing.Ledger {
 		err = fault.New(fault.Conflict, "it has another ledger, %.64s: this is not the other site of %s", status.Ledger, k.standing.Ledger)
 	}
 	if err == nil && status.Site.Site == k.view.Site && status.Database != 0 && k.standing.Server != 0 && status.Database != k.standing.Server {
-		k.view.Peer.Twin = true // until it says otherwise
+		k.view.Peer.Twin, k.peer.twin = true, time.Now()
 		err = fault.New(fault.Conflict, "it is called %.64s as this site is, and has a database of its own: start each with another --site", status.Site.Site)
 	}
 	// A site that was heard to lead and is silent may lead still, and may not: an
@@ -185,6 +197,9 @@ func (k *keeper) hear(ctx context.Context) {
 	k.view.Peer = site.Peer{Heard: heard, Asked: true, Site: status.Site.Site, Epoch: status.Epoch, Leads: k.peer.leads}
 	if k.peer.leads { // an epoch that is only on its disk has nobody led in
 		k.saw(status.Epoch)
+	}
+	if k.peer.leads && !status.Ending {
+		k.hears(k.drained.Works(began))
 	}
 	k.decide()
 }
@@ -237,13 +252,13 @@ func (k *keeper) answer(known func(ctx context.Context, token, from string) erro
 		}
 		s := k.Status()
 		k.mu.Lock()
-		server := k.standing.Server
+		server, ending := k.standing.Server, k.ending
 		k.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
 		_ = json.NewEncoder(w).Encode(told{
 			Site:    v1.Site{Site: s.Site, Role: s.Role, State: s.State, URL: s.URL, Ledger: s.Ledger, Epoch: s.Epoch, Seq: s.Seq, Age: s.Age, Version: s.Version},
-			Process: k.self, Database: server,
+			Process: k.self, Database: server, Ending: ending,
 		})
 	}
 }

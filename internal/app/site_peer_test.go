@@ -60,6 +60,43 @@ func TestSiteHearsTheOtherSiteAlone(t *testing.T) {
 	}
 }
 
+// A site of the same name is one for as long as it is seen, not for good.
+func TestSiteForgetsATwin(t *testing.T) {
+	here := sqlledger.Standing{Ledger: "l", Epoch: 1, Server: 1}
+	for _, c := range []struct {
+		reason string
+		next   func(self app.Keeper) http.Handler // who answers then; nil: the same
+		later  time.Duration
+		twin   bool
+	}{
+		{"it is still there", nil, time.Minute, true},
+		{"the name leads to this process", app.Keeper.Answer, 0, false},
+		{"the name leads to another ledger", func(app.Keeper) http.Handler {
+			return app.NewKeeper(app.Config{Settings: app.Settings{Primary: true, Site: "east", DataDir: t.TempDir()}}, "http://127.0.0.1:8", sqlledger.Standing{Ledger: "m", Epoch: 1, Server: 2}).Answer()
+		}, 0, false},
+		{"one question was lost", func(app.Keeper) http.Handler { return http.NotFoundHandler() }, 0, true},
+		{"it is gone", func(app.Keeper) http.Handler { return http.NotFoundHandler() }, time.Minute, false},
+	} {
+		t.Run(c.reason, func(t *testing.T) {
+			twin := app.NewKeeper(app.Config{Settings: app.Settings{PrimaryURL: "http://127.0.0.1:1", Site: "east", DataDir: t.TempDir()}}, "http://127.0.0.1:7", sqlledger.Standing{Ledger: "l", Epoch: 1, Server: 2})
+			answers := twin.Answer()
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answers.ServeHTTP(w, r) }))
+			defer web.Close()
+			k := app.NewKeeper(app.Config{Settings: app.Settings{Primary: true, Site: "east", SecondaryURL: web.URL, DataDir: t.TempDir()}}, "http://127.0.0.1:9", here)
+			if peer, err := k.Ask(t.Context()); !peer.Twin || err == nil {
+				t.Fatalf("it has heard %+v, %v", peer, err)
+			}
+			if c.next != nil {
+				answers = c.next(k)
+			}
+			k.Later(c.later)
+			if peer, err := k.Ask(t.Context()); peer.Twin != c.twin || err == nil {
+				t.Errorf("it has heard %+v, %v", peer, err)
+			}
+		})
+	}
+}
+
 // place is where every service is.
 type place struct{ endpoint discovery.Endpoint }
 

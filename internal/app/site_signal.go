@@ -34,7 +34,7 @@ func (k *keeper) openSignals() error {
 		return nil
 	}
 	o := bus.Options(pairs(k.cfg.SiteBusOptions))
-	who, err := k.needs.broker(o)
+	who, err := k.needs.broker("site-bus-options", o)
 	if err != nil {
 		return err
 	}
@@ -48,8 +48,8 @@ func (k *keeper) openSignals() error {
 	return nil
 }
 
-// listenSignals hears signals until ctx ends. The replicas of a site share them: what one has
-// heard is written down for all.
+// listenSignals hears signals until ctx ends. The replicas of a site share them: an epoch
+// that one has heard is written down for all.
 func (k *keeper) listenSignals(ctx context.Context) {
 	if err := k.bus.Consume(ctx, site.SignalQueue(k.view.Site), k.signalled); err != nil && ctx.Err() == nil {
 		k.log.Error("signals of the other site are not heard any more", "error", err)
@@ -78,6 +78,7 @@ func (k *keeper) signalled(ctx context.Context, d bus.Delivery) error {
 	}
 	k.log.Info("a signal of the other site", "kind", s.Kind, "site", s.Site, "epoch", s.Epoch)
 	k.mu.Lock()
+	k.hears(k.drained.Told(s, time.Now()))
 	k.saw(s.Epoch)
 	k.decide()
 	k.mu.Unlock()
@@ -86,6 +87,15 @@ func (k *keeper) signalled(ctx context.Context, d bus.Delivery) error {
 	default:
 	}
 	return nil
+}
+
+// hears notes what counts of the other site's word that it ends; the caller has the lock. A
+// standby cannot be written into: it is known by the process that heard it.
+func (k *keeper) hears(d site.Drain) {
+	if d != k.drained {
+		k.drained = d
+		k.remember()
+	}
 }
 
 // tell signals the other site that this one leads: once, and again as long as that one has
@@ -120,13 +130,14 @@ func (k *keeper) signal() (s site.Signal, leads bool) {
 		kind = site.SignalPromotion
 	}
 	return site.Signal{Kind: kind, Site: k.view.Site, To: k.view.Peer.Site, Epoch: k.standing.Epoch, Seq: k.standing.Seq, At: time.Now().UTC()},
-		k.decision.State == site.Leading && k.acts
+		k.decision.State == site.Leading && k.acts && !k.ending
 }
 
 // drains tells the other site, if it can be told at once, that this one is about to end.
 func (k *keeper) drains(ctx context.Context) {
 	k.mu.Lock()
 	s, leads := k.signal()
+	k.ending = true // from now on nothing else is told
 	k.mu.Unlock()
 	if k.bus == nil || !leads || s.To == "" {
 		return

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -114,6 +115,9 @@ func (c *CLI) sites(both []v1.Site) error {
 	for _, s := range both {
 		if s.Why != "" {
 			c.printf("%s: %s\n", clean(s.Site, false), clean(s.Why, false))
+		}
+		if p := s.Peer; p != nil && p.Drained != nil {
+			c.printf("%s: it was drained at %s (%s ago), says %s\n", clean(cmp.Or(p.Site, p.URL), false), p.Drained.Local().Format(time.RFC3339), age(c.now().Sub(*p.Drained)), clean(s.Site, false))
 		}
 	}
 	return nil

@@ -30,7 +30,7 @@ const (
 func Diagnose(f Facts) []Finding {
 	var out []Finding
 	for _, rule := range []func(Facts) []Finding{
-		ledger, disk, work, failing, sides, bus, subscriptions, clusters, jsonnet, versions, troubled, certificate, credentials, names, resources, unknown,
+		ledger, disk, work, failing, sides, bus, subscriptions, clusters, resting, jsonnet, noHealth, leftovers, versions, troubled, certificate, credentials, names, resources, strays, unknown,
 	} {
 		out = append(out, rule(f)...)
 	}

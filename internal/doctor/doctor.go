@@ -42,6 +42,7 @@ type Facts struct {
 	Names         []OldName
 	Unregistered  string // why others do not find this replica by its name; empty: they do, or nobody asked for it
 	Resources     string // why custom resources of Kubernetes are not followed; empty: they are, or nobody asked for it
+	Strays        []Stray
 	Unknown       []Unknown
 }
 
@@ -117,9 +118,12 @@ type Subscription struct {
 // Cluster is a data plane.
 type Cluster struct {
 	ID, Phase, Message string
-	Silent             bool // nobody hears of its agent
-	Jsonnet            bool // its Argo CD evaluates it
+	Silent             bool   // nobody hears of its agent
+	Jsonnet            bool   // its Argo CD evaluates it
+	NoHealth           bool   // its Argo CD does not tell the health of single resources
+	Left               string // Applications in its Argo CD that no deployment is about
 	Version            string
+	Resting            string // services that its agent gives a rest, because they failed
 }
 
 // Troubled are the objects of a kind that have failed.
@@ -151,6 +155,13 @@ type Credential struct {
 type OldName struct {
 	Name, Why string
 	Since     time.Time
+}
+
+// Stray is a namespace whose label names a cluster that is not among those that carry out
+// custom resources.
+type Stray struct {
+	Namespace, Label string
+	By               string // that carries them out instead; empty: none does
 }
 
 // Unknown is what could not be found out.

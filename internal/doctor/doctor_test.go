@@ -49,6 +49,9 @@ func TestDiagnose(t *testing.T) {
 		{"clocks apart", func(f *doctor.Facts) { f.Ledger.Clock = noon.Add(-10 * time.Second) }, []string{"warning clock"}, "10s"},
 		{"clocks far apart", func(f *doctor.Facts) { f.Ledger.Clock = noon.Add(time.Hour) }, []string{"critical clock"}, ""},
 		{"an Argo CD that evaluates Jsonnet", func(f *doctor.Facts) { f.Clusters[0].Jsonnet = true }, []string{"warning argocd-jsonnet"}, "jsonnet.enable"},
+		{"an Argo CD that keeps the health of resources to itself", func(f *doctor.Facts) { f.Clusters[0].NoHealth = true }, []string{"note argocd-health"}, "controller.resource.health.persist"},
+		{"an Argo CD with what is left of dead deployments", func(f *doctor.Facts) { f.Clusters[0].Left = "gitops-1, gitops-2" }, []string{"warning argocd-leftover"}, "gitops-1, gitops-2"},
+		{"what a silent agent said of that is no news", func(f *doctor.Facts) { f.Clusters[0].Left, f.Clusters[0].Silent = "gitops-1", true }, []string{"critical agent-silent"}, ""},
 		{"SQLite has no clock of its own", func(f *doctor.Facts) { f.Ledger.Clock = time.Time{} }, nil, ""},
 		{"nobody seals", func(f *doctor.Facts) { f.Ledger.Since = noon.Add(-time.Hour) }, []string{"warning sealing-late"}, "drover ledger verify"},
 		{"an old change that is sealed", func(f *doctor.Facts) { f.Ledger.Unsealed, f.Ledger.Since = 0, noon.Add(-time.Hour) }, nil, ""},
@@ -104,6 +107,10 @@ func TestDiagnose(t *testing.T) {
 		{"an agent is silent, a cluster failed, one is being made fit", func(f *doctor.Facts) {
 			f.Clusters = []doctor.Cluster{{ID: "a", Phase: "waiting", Silent: true, Message: "its agent has been silent"}, {ID: "b", Phase: "failed", Message: "no such region"}, {ID: "c", Phase: "cluster_provisioned", Message: "step x"}, {ID: "d", Phase: "accepted"}}
 		}, []string{"critical cluster-failed", "critical agent-silent", "warning cluster-unready"}, "drover describe cluster b"},
+		{"an agent gives a service a rest", func(f *doctor.Facts) { f.Clusters[0].Resting = "the agent's Kubernetes API" }, []string{"warning agent-call-breaker"}, "edge: the agent's Kubernetes API"},
+		{"what a silent one said of that is old", func(f *doctor.Facts) {
+			f.Clusters[0].Resting, f.Clusters[0].Silent = "the agent's Kubernetes API", true
+		}, []string{"critical agent-silent"}, ""},
 		{"an old agent", func(f *doctor.Facts) { f.Clusters[0].Version = "1.1" }, []string{"note agent-version"}, "edge: 1.1"},
 		{"instances failed", func(f *doctor.Facts) {
 			f.Troubled = []doctor.Troubled{{Kind: "instance", Title: "instances", Count: 12, Examples: []doctor.Example{{ID: "i1", Name: "orders", Org: "acme"}}}, {Kind: "environment", Title: "environments"}}
@@ -125,6 +132,12 @@ func TestDiagnose(t *testing.T) {
 		}, []string{"warning name-old"}, "pg.service.consul"},
 		{"nobody finds this replica", func(f *doctor.Facts) { f.Unregistered = "permission denied" }, []string{"warning unregistered"}, "permission denied"},
 		{"custom resources are not followed", func(f *doctor.Facts) { f.Resources = "namespaces is forbidden" }, []string{"critical custom-resources"}, "drover deploy manifests"},
+		{"a namespace names a cluster that carries out nothing", func(f *doctor.Facts) {
+			f.Strays = []doctor.Stray{{Namespace: "team-a", Label: "west", By: "edge"}}
+		}, []string{"warning engine-unknown"}, "team-a: drover.dev/engine is west, carried out by edge"},
+		{"and nobody does instead", func(f *doctor.Facts) {
+			f.Strays = []doctor.Stray{{Namespace: "team-a", Label: "west"}, {Namespace: "team-b", Label: "west"}}
+		}, []string{"warning engine-unknown"}, "2 namespaces"},
 		{"something could not be looked at", func(f *doctor.Facts) { f.Unknown = []doctor.Unknown{{"clusters", "too slow"}} }, []string{"warning unknown"}, "clusters could not be looked at"},
 		{"the worst comes first", func(f *doctor.Facts) {
 			f.Clusters[0].Version, f.Bus.Aside, f.Certificate.Wrong = "1.1", 1, "no PEM"
@@ -178,7 +191,8 @@ func TestFindingsAreReadable(t *testing.T) {
 			f.Failing = append(f.Failing, doctor.Failing{Kind: fmt.Sprint("kind", i%3), ID: id, Tries: n("tries"), Cause: text.Draw(t, "cause")})
 			f.Sides = append(f.Sides, doctor.Side{Name: "side " + id, Theirs: rapid.Bool().Draw(t, "theirs"), Open: n("open"), HalfOpen: n("half"), Full: at.Draw(t, "f"), Spent: at.Draw(t, "s")})
 			f.Subscriptions = append(f.Subscriptions, doctor.Subscription{ID: id, Name: id, Phase: rapid.SampledFrom([]string{"failing", "disabled"}).Draw(t, "phase"), Why: text.Draw(t, "why"), Lost: int64(n("lost"))})
-			f.Clusters = append(f.Clusters, doctor.Cluster{ID: id, Phase: rapid.SampledFrom([]string{"failed", "ready", "waiting"}).Draw(t, "cluster"), Message: text.Draw(t, "message"), Silent: rapid.Bool().Draw(t, "silent"), Version: text.Draw(t, "agent")})
+			f.Clusters = append(f.Clusters, doctor.Cluster{ID: id, Phase: rapid.SampledFrom([]string{"failed", "ready", "waiting"}).Draw(t, "cluster"), Message: text.Draw(t, "message"), Silent: rapid.Bool().Draw(t, "silent"), Version: text.Draw(t, "agent"), Resting: text.Draw(t, "resting")})
+			f.Strays = append(f.Strays, doctor.Stray{Namespace: id, Label: text.Draw(t, "label"), By: rapid.SampledFrom([]string{"", "edge"}).Draw(t, "by")})
 			f.Troubled = append(f.Troubled, doctor.Troubled{Kind: id, Title: id, Count: int64(n("count")), Examples: []doctor.Example{{ID: id}}})
 		}
 		found := doctor.Diagnose(f)

@@ -126,13 +126,65 @@ func clusters(f Facts) (out []Finding) {
 	return out
 }
 
-func jsonnet(f Facts) []Finding {
-	var open []string
+// resting are the breakers of agents. What one that is silent said last is no news.
+func resting(f Facts) []Finding {
+	var list []string
+	first := ""
 	for _, c := range f.Clusters {
-		if c.Jsonnet && !c.Silent {
-			open = append(open, c.ID)
+		if c.Resting == "" || c.Silent {
+			continue
+		}
+		if len(list) == 0 {
+			first = c.ID
+		}
+		list = append(list, c.ID+": "+short(c.Resting))
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return []Finding{{ID: "agent-call-breaker", Severity: Warning, Count: int64(len(list)), What: number(int64(len(list)), "agent gives a service a rest, because it failed", "agents give services a rest, because they failed"),
+		Why: "what needs it there waits, and goes on by itself once it answers", Examples: few(list),
+		Do: []string{"drover describe cluster " + first, "on the data plane: look at the service; the agent's log says since when it rests, and drover_call_breaker_open at its --health address"}}}
+}
+
+// heard are the clusters of which something is told.
+func heard(f Facts, is func(Cluster) bool) (ids []string) {
+	for _, c := range f.Clusters {
+		if is(c) && !c.Silent {
+			ids = append(ids, c.ID)
 		}
 	}
+	return ids
+}
+
+func noHealth(f Facts) []Finding {
+	mute := heard(f, func(c Cluster) bool { return c.NoHealth })
+	if len(mute) == 0 {
+		return nil
+	}
+	return []Finding{{ID: "argocd-health", Severity: Note, Count: int64(len(mute)), What: number(int64(len(mute)), "Argo CD does not tell the health of single resources", "Argo CDs do not tell the health of single resources"),
+		Why: "deployments there tell their health as a whole, and not which resource it comes from", Examples: few(mute),
+		Do: []string{`kubectl -n argocd patch configmap argocd-cmd-params-cm --type merge -p '{"data":{"controller.resource.health.persist":"true"}}'`, "kubectl -n argocd rollout restart statefulset argocd-application-controller"}}}
+}
+
+// leftovers are told alone: that nobody knows them here does not mean that nobody wants them.
+func leftovers(f Facts) []Finding {
+	var list []string
+	for _, c := range f.Clusters {
+		if c.Left != "" && !c.Silent {
+			list = append(list, c.ID+": "+short(c.Left))
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return []Finding{{ID: "argocd-leftover", Severity: Warning, Count: int64(len(list)), What: number(int64(len(list)), "Argo CD has Applications of Drover that no deployment is about", "Argo CDs have Applications of Drover that no deployment is about"),
+		Why: "their deployments are gone, and so is what the agent kept of them: they and what they have deployed are left alone", Examples: few(list),
+		Do: []string{"kubectl -n argocd get application NAME -o yaml   # whose it was, and whether somebody wants it", "kubectl -n argocd delete application NAME   # otherwise; what it has deployed goes along if it has Argo CD's finalizer"}}}
+}
+
+func jsonnet(f Facts) []Finding {
+	open := heard(f, func(c Cluster) bool { return c.Jsonnet })
 	if len(open) == 0 {
 		return nil
 	}
@@ -214,4 +266,23 @@ func resources(f Facts) []Finding {
 	return []Finding{{ID: "custom-resources", Severity: Critical, What: "custom resources of Kubernetes are not followed: what is applied there has no effect",
 		Why: short(f.Resources), Do: []string{"drover deploy manifests   # are they applied, and is the server's account the one that they bind?",
 			"look at --gitops-options, and whether that API answers from this machine"}}}
+}
+
+// strays are namespaces that whoever labelled them expects to be served by somebody else.
+func strays(f Facts) []Finding {
+	if len(f.Strays) == 0 {
+		return nil
+	}
+	var list []string
+	why := "what is deployed there is carried out by another cluster than the label says"
+	for _, s := range f.Strays {
+		by := s.By
+		if by == "" {
+			by, why = "nobody", "the server was started without engines=: nobody carries out what is deployed there"
+		}
+		list = append(list, fmt.Sprintf("%s: drover.dev/engine is %s, carried out by %s", short(s.Namespace), short(s.Label), by))
+	}
+	n := int64(len(list))
+	return []Finding{{ID: "engine-unknown", Severity: Warning, Count: n, What: number(n, "namespace names a cluster that is not among engines=", "namespaces name clusters that are not among engines="),
+		Why: why, Examples: few(list), Do: []string{"kubectl label namespace " + short(f.Strays[0].Namespace) + " drover.dev/engine-   # or name one of engines=", "or start the server with that cluster among --gitops-options engines=A:B"}}}
 }

@@ -4,13 +4,11 @@ package own
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/droverhq/drover/test/drover"
@@ -25,25 +23,7 @@ func TestCredentialsChangeUnderLoad(t *testing.T) {
 	w := newWorld(t, lives{lease: 6, most: 14, token: 10, mostToken: 25})
 	mq := w.broker(t, 6, 14)
 	s := drover.Serve(t, w.flags...)
-	var mu sync.Mutex
-	told := map[string]bool{} // names of dinosaurs that followers of the broker have heard of
-	drover.Until(t, "the exchange of events", func() bool {
-		ch := rabbitmq.Channel(t, mq.URL)
-		return ch.ExchangeDeclarePassive("drover.events", "topic", true, false, false, false, nil) == nil
-	})
-	events := rabbitmq.Follow(t, mq.URL, "drover.events", "#")
-	go func() { // ends with its connection
-		for d := range events {
-			var e struct {
-				Data struct{ Object struct{ Name string } }
-			}
-			if json.Unmarshal(d.Body, &e) == nil && e.Data.Object.Name != "" {
-				mu.Lock()
-				told[e.Data.Object.Name] = true
-				mu.Unlock()
-			}
-		}
-	}()
+	heard := follow(t, s, mq)
 	l := newLoad(t, s, 4)
 	var users, accounts []string
 	drover.Until(t, "several users of the database, and several accounts of the broker", func() bool {
@@ -53,16 +33,7 @@ func TestCredentialsChangeUnderLoad(t *testing.T) {
 	})
 	l.more(t, "after the changes")
 	l.check(t)
-	drover.Until(t, "everything to be told", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		for name := range l.ordered {
-			if !told[name] {
-				return false
-			}
-		}
-		return true
-	})
+	heard.until(t, "under load", l)
 	t.Logf("%d orders, %d users of the database, %d accounts of the broker", len(l.ordered), len(users), len(accounts))
 	if said := doctor(s); strings.Contains(said, "cannot be renewed") || strings.Contains(said, "has ended") {
 		t.Errorf("the doctor says\n%s", said)
@@ -81,26 +52,37 @@ func TestCredentialsChangeUnderLoad(t *testing.T) {
 	})
 }
 
-// The vault is sealed until everything that it gave has ended: what is open goes on. Once
-// it is unsealed, and takes the old users away, there are new ones, and nobody has noticed.
+// The vault is sealed until everything that it gave has ended, users of the database and
+// accounts of the broker: what is open goes on. Once it is unsealed, and takes the old ones
+// away, there are new ones, and nobody has noticed: no order fails, each of its changes is
+// told on the broker, and no log holds what was given.
 func TestVaultIsSealedWhileLeasesEnd(t *testing.T) {
 	w := newWorld(t, lives{lease: 8, most: 3600, token: 12, mostToken: 3600})
+	mq := w.broker(t, 8, 3600)
+	secrets := w.overhear(t)
 	s := drover.Serve(t, w.flags...)
+	heard := follow(t, s, mq)
 	l := newLoad(t, s, 2)
 	l.more(t, "before")
-	before := w.users(t)
-	if len(before) != 1 {
-		t.Fatalf("the users are %v", before)
+	accounts := func() []string {
+		return slices.DeleteFunc(mq.Users(t), func(u string) bool { return u == rabbitmq.User })
+	}
+	before, opened := w.users(t), accounts()
+	if len(before) != 1 || len(opened) == 0 {
+		t.Fatalf("the users are %v, the accounts %v", before, opened)
 	}
 	for range 2 {
 		if err := w.bao.Seal(); err != nil {
 			t.Fatal(err)
 		}
 		drover.Until(t, "the doctor to say that it is sealed", func() bool { return strings.Contains(doctor(s), "sealed") })
-		drover.Until(t, "the doctor to say that the credential has ended", func() bool {
-			return strings.Contains(doctor(s), "what opens the database has ended")
-		})
+		for _, door := range []string{"the database", "the broker"} {
+			drover.Until(t, "the doctor to say that the credential of "+door+" has ended", func() bool {
+				return strings.Contains(doctor(s), "what opens "+door+" has ended")
+			})
+		}
 		l.more(t, "while it is sealed")
+		heard.until(t, "while it is sealed", l)
 		if err := w.bao.Unseal(); err != nil {
 			t.Fatal(err)
 		}
@@ -109,11 +91,24 @@ func TestVaultIsSealedWhileLeasesEnd(t *testing.T) {
 			return len(now) == 1 && now[0] != before[0] || t.Failed()
 		})
 		before = w.users(t)
-		drover.Until(t, "the doctor to be content", func() bool { return !strings.Contains(doctor(s), "what opens the database") })
+		drover.Until(t, "other accounts of the broker alone", func() bool {
+			now := accounts()
+			return len(now) > 0 && !slices.ContainsFunc(now, func(u string) bool { return slices.Contains(opened, u) }) || t.Failed()
+		})
+		opened = accounts()
+		drover.Until(t, "the doctor to be content", func() bool { return !strings.Contains(doctor(s), "what opens") })
 		l.more(t, "after it was unsealed")
+		heard.until(t, "after it was unsealed", l)
 	}
 	l.check(t)
-	quiet(t, s, w.secret)
+	heard.whole(t, l.client)
+	words := append(secrets.all(t, map[string]int{"auth": 1, "/v1/database/creds/drover": 3, "/v1/rabbitmq/creds/drover": 3}), w.secret, mq.Password)
+	quiet(t, s, words...)
+	for name, log := range map[string]string{"the broker's log": mq.Log(), "the audit": audit(t, s), "the doctor": doctor(s)} {
+		if slices.ContainsFunc(words, func(word string) bool { return strings.Contains(log, word) }) {
+			t.Errorf("%s holds a secret", name)
+		}
+	}
 }
 
 // A session that somebody ends takes its users along: there are others soon, without

@@ -247,6 +247,16 @@ func doctor(s *drover.Server) string {
 	return out
 }
 
+// audit is what was done.
+func audit(t *testing.T, s *drover.Server) string {
+	t.Helper()
+	out, stderr, code := s.Run("audit", "-o", "jsonl")
+	if code != 0 || out == "" {
+		t.Fatalf("drover audit: %d %s%s", code, out, stderr)
+	}
+	return out
+}
+
 func add(seen []string, more ...string) []string {
 	for _, m := range more {
 		if !slices.Contains(seen, m) {

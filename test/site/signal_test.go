@@ -3,11 +3,14 @@
 package site
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/test/drover"
 	"github.com/droverhq/drover/test/rabbitmq"
 	"github.com/droverhq/drover/test/toxiproxy"
@@ -72,4 +75,62 @@ func TestSignalFencesTheOldPrimary(t *testing.T) {
 		t.Errorf("it ends with %d", code)
 	}
 	drover.Until(t, "the signal of the end", func() bool { return strings.Contains(w.a.Log(), "kind=drain site=west epoch=2") })
+}
+
+// The primary is stopped in order while the secondary listens: who asks the secondary is told
+// so, and when, also after that was started again; until the primary works again, or a later
+// epoch has begun.
+func TestDrainIsKnownAtTheSecondary(t *testing.T) {
+	mq := rabbitmq.Start(t)
+	w := pair(t, given{args: func(string) []string { return []string{"--site-bus-options", "url=" + mq.URL} }})
+	drover.Until(t, "the primary's signal", func() bool { return strings.Contains(w.b.Log(), "kind=epoch site=east epoch=1") })
+	status := func() (shown string, drained *time.Time) {
+		t.Helper()
+		shown, stderr, _ := w.b.Run("dr", "status")
+		text, _, _ := w.b.Run("dr", "status", "-o", "json")
+		var both []v1.Site
+		if err := json.Unmarshal([]byte(text), &both); err != nil || len(both) == 0 || both[0].Peer == nil {
+			t.Fatalf("drover dr status: %v: %s%s%s", err, text, shown, stderr)
+		}
+		return shown, both[0].Peer.Drained
+	}
+	if shown, at := status(); at != nil || strings.Contains(shown, "drained") {
+		t.Errorf("the primary works, and is shown as drained at %v:\n%s", at, shown)
+	}
+	before := time.Now()
+	if code := w.a.Stop(); code != 0 {
+		t.Errorf("it ends with %d", code)
+	}
+	after := time.Now()
+	for _, again := range []bool{false, true} {
+		if again {
+			w.b.Kill()
+			w.b.Start(t)
+		}
+		var shown string
+		var at *time.Time
+		drover.Until(t, "the secondary to say that the primary was drained", func() bool { shown, at = status(); return at != nil && strings.Contains(shown, "drained") })
+		if at.Before(before) || at.After(after) || !strings.Contains(shown, "it was drained at "+at.Local().Format(time.RFC3339)) {
+			t.Errorf("it was drained at %s, not between %s and %s:\n%s", at, before, after, shown)
+		}
+	}
+	works := func() bool {
+		shown, at := status()
+		return at == nil && !strings.Contains(shown, "drained")
+	}
+	heard := strings.Count(w.b.Log(), "kind=epoch")
+	w.a.Start(t)
+	drover.Until(t, "the secondary to say that it works again", works)
+	// Who has not reached its broker has nobody to tell that it ends.
+	drover.Until(t, "another signal of the primary", func() bool { return strings.Count(w.b.Log(), "kind=epoch") > heard })
+	if code := w.a.Stop(); code != 0 {
+		t.Errorf("it ends with %d", code)
+	}
+	drover.Until(t, "the secondary to say that it was drained again", func() bool { return !works() })
+	if _, stderr, code := w.b.Run("dr", "promote", "--primary-is-gone"); code != 0 {
+		t.Fatalf("drover dr promote: %d %s", code, stderr)
+	}
+	if shown, at := status(); at != nil {
+		t.Errorf("somebody else leads since, and it is shown as drained at %s:\n%s", at, shown)
+	}
 }

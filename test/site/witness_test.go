@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/test/consul"
 	"github.com/droverhq/drover/test/drover"
 	"github.com/droverhq/drover/test/toxiproxy"
@@ -55,8 +56,8 @@ func (h *history) write(ctx context.Context, wg *sync.WaitGroup, c *client.Clien
 	}
 }
 
-// split finds writes that both sites have acknowledged at a time: one that begins at
-// the old site after the new one has acknowledged its first, or the other way round.
+// split finds a write that was acknowledged by the old site, and sent to it after the new
+// one had acknowledged another.
 func split(old, fresh []act) error {
 	for _, f := range fresh {
 		for _, o := range old {
@@ -80,7 +81,9 @@ func TestCheckerFindsSplits(t *testing.T) {
 }
 
 // The primary is cut off from the witness and from the other site, and is alive: its
-// clients reach it. At no moment do both sites acknowledge.
+// clients and an agent reach it. Nothing is acknowledged by it, and nothing written, once the
+// other one has begun the second epoch; no instance is applied by the orders of both, and the
+// agent applies nothing of the first once it follows the second.
 func TestPrimaryCutOffButAlive(t *testing.T) {
 	witness, bad := consul.Start(t), toxiproxy.Start(t)
 	toWitness := bad.Proxy(t, witness.Addr) // the primary's way to the witness
@@ -106,6 +109,8 @@ func TestPrimaryCutOffButAlive(t *testing.T) {
 		t.Fatalf("a site is promoted beside one that leads: %d %s", code, stderr)
 	}
 
+	agent := tend(t, w.a.URL(), "edge", w.a.Cluster(t, "edge"))
+
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	var wg sync.WaitGroup
@@ -113,6 +118,7 @@ func TestPrimaryCutOffButAlive(t *testing.T) {
 	old.write(ctx, &wg, a, "a", 4)
 	fresh.write(ctx, &wg, b, "b", 4)
 	drover.Until(t, "writes at the primary", func() bool { return old.count() >= 20 })
+	drover.Until(t, "effects of them", func() bool { return len(agent.applied()) >= 10 })
 	for _, way := range []*toxiproxy.Proxy{toWitness, toPrimary, toSecondary} {
 		way.Add(t, toxiproxy.Timeout(0)) // open connections, too; nothing comes through
 	}
@@ -146,10 +152,39 @@ func TestPrimaryCutOffButAlive(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("%d were acknowledged by the old primary, %d by the new one", len(old.acts), len(fresh.acts))
-	// The epochs are in the log: nothing of the first comes after the second has begun.
 	for _, f := range fresh.acts {
 		if got := phase(b, f.name); strings.Contains(got, "no dinosaur") {
 			t.Errorf("%s was acknowledged by the new primary, and is lost", f.name)
 		}
 	}
+
+	// What the ledgers hold: nothing of the first epoch comes after the second has begun.
+	l := readLogs(t, w)
+	if !l.ended.Before(l.begun) {
+		t.Errorf("the old site has written %s after the second epoch had begun", l.ended.Sub(l.begun))
+	}
+	var all map[string]v1.Change // an order that nobody waited for any more may have been written late
+	drover.Until(t, "everything to be applied", func() bool {
+		all = born(t, b)
+		return len(agent.applied()) >= len(all)
+	})
+	for name, change := range all {
+		if first := strings.HasPrefix(name, "a"); first != (change.Seq <= l.after) {
+			t.Errorf("%s is change %d, and the first epoch ends with %d", name, change.Seq, l.after)
+		}
+	}
+	// What was done: everything once, by one epoch's orders.
+	awaitPhase(t, b, fresh.acts[len(fresh.acts)-1].name, "ready")
+	if err := undue(agent.history()); err != nil {
+		t.Error(err)
+	}
+	done := agent.applied()
+	epochs := map[int64]int{}
+	for _, e := range done {
+		epochs[e.epoch]++
+	}
+	if len(done) != len(all) || epochs[1] == 0 || epochs[2] == 0 {
+		t.Errorf("of %d instances %v were applied, by epoch", len(all), epochs)
+	}
+	t.Logf("by epoch: %v were applied", epochs)
 }
