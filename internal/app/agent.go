@@ -38,10 +38,11 @@ type dataPlane struct {
 	health health
 	tracer *trace.Tracer // nil: nothing is followed
 	web    *http.Client  // to the server; default: over the network, with the files of the settings
+	calls  agentCalls    // that the runtime makes
 }
 
 // openDataPlane opens the runtime that the settings name.
-func openDataPlane(c AgentConfig, log *slog.Logger) (*dataPlane, error) {
+func openDataPlane(c AgentConfig, calls agentCalls) (*dataPlane, error) {
 	open, ok := runtimes[c.Runtime]
 	if !ok {
 		return nil, fault.New(fault.Invalid, "there is no runtime %q: use %s", c.Runtime, strings.Join(runtimeNames(), ", "))
@@ -49,11 +50,12 @@ func openDataPlane(c AgentConfig, log *slog.Logger) (*dataPlane, error) {
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return nil, fault.New(fault.Invalid, "cannot use the data directory: %w", err)
 	}
-	plane, err := open(c.AgentSettings, log)
+	plane, err := open(c.AgentSettings, calls)
 	if err != nil {
 		return nil, err
 	}
-	plane.config, plane.log = c, log
+	plane.config, plane.log, plane.calls = c, calls.log, calls
+	plane.health.metrics = calls.metrics()
 	if plane.store == nil {
 		plane.store = agent.Dir(filepath.Join(c.DataDir, "agent"))
 	}
@@ -111,7 +113,7 @@ func (p *dataPlane) work(ctx context.Context) error {
 	}
 	a, err := agent.New(agent.Config{
 		Client: sites, Cluster: c.Cluster, Runtime: p.runtime, Store: p.store, Tokens: tokens,
-		Version: c.Version, Heartbeat: c.Heartbeat, Logger: p.log, Tracer: p.tracer,
+		Version: c.Version, Heartbeat: c.Heartbeat, Logger: p.log, Tracer: p.tracer, Resting: p.calls.Resting,
 	})
 	if err != nil {
 		return err
@@ -163,7 +165,8 @@ func patient(connections int) *http.Client {
 }
 
 // processPlane runs instances as child processes behind a proxy.
-func processPlane(c AgentSettings, log *slog.Logger) (*dataPlane, error) {
+func processPlane(c AgentSettings, calls agentCalls) (*dataPlane, error) {
+	log := calls.log
 	if err := pairs(c.RuntimeOptions).check("runtime-options"); err != nil {
 		return nil, err
 	}
@@ -197,7 +200,7 @@ func processPlane(c AgentSettings, log *slog.Logger) (*dataPlane, error) {
 }
 
 // simulatedPlane is a data plane of nothing.
-func simulatedPlane(c AgentSettings, _ *slog.Logger) (*dataPlane, error) {
+func simulatedPlane(c AgentSettings, _ agentCalls) (*dataPlane, error) {
 	if err := pairs(c.RuntimeOptions).check("runtime-options"); err != nil {
 		return nil, err
 	}
@@ -211,13 +214,14 @@ func Agent(ctx context.Context, c AgentConfig) error {
 	if err := c.plain(); err != nil {
 		return err
 	}
+	log := newLogger(c.LogLevel, c.LogFormat)
+	calls := newAgentCalls(log)
 	var err error
-	if c.names, err = openNames(c.Consul, c.ConsulOptions, c.Plaintext, nil); err != nil {
+	if c.names, err = openNames(c.Consul, c.ConsulOptions, c.Plaintext, calls); err != nil {
 		return err
 	}
 	c.Server = c.names.url(c.Server)
-	log := newLogger(c.LogLevel, c.LogFormat)
-	traced, err := openTracing(ctx, c.TraceEndpoint, "drover-agent", c.Version, c.TraceSample, log, agentCalls{log})
+	traced, err := openTracing(ctx, c.TraceEndpoint, "drover-agent", c.Version, c.TraceSample, log, calls)
 	if err != nil {
 		return err
 	}
@@ -228,7 +232,7 @@ func Agent(ctx context.Context, c AgentConfig) error {
 	if c.Server == "" || c.Cluster == "" || c.Token == "" {
 		return fault.New(fault.Invalid, "an agent needs --server, --cluster and --token (or --token-file); make a token with `drover token --cluster ID`")
 	}
-	plane, err := openDataPlane(c, log)
+	plane, err := openDataPlane(c, calls)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/droverhq/drover/internal/runtime/argocd"
 	"github.com/droverhq/drover/internal/runtime/kubernetes"
@@ -11,8 +10,8 @@ import (
 // argocdPlane has deployments carried out by the Argo CD of the cluster that the
 // agent runs in, and applies everything else there itself, as kubernetesPlane
 // does: a cluster needs one agent.
-func argocdPlane(c AgentSettings, log *slog.Logger) (*dataPlane, error) {
-	way := line(toOwn, agentCalls{log})
+func argocdPlane(c AgentSettings, calls agentCalls) (*dataPlane, error) {
+	log, way := calls.log, line(toOwn, calls)
 	cfg, rest, err := argocd.Options(c.RuntimeOptions, argocd.Config{Capacity: c.Capacity, Lease: "drover-agent-argocd", Logger: log, Wrap: way})
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -31,6 +32,8 @@ type BootstrapSettings struct {
 	Kubeconfig     string
 	Namespace      string // default drover-meta
 	Image          string // of Drover's container; default: of this version
+	PublicHost     string // kubernetes: name that others reach the API by, perhaps with ":" and a port; empty: nobody
+	ServiceType    string // kubernetes: how they do; default ClusterIP
 	DryRun         bool
 	NoWait         bool // kubernetes: applied is enough
 	Timeout        time.Duration
@@ -134,6 +137,7 @@ func (b *bootstrap) run(ctx context.Context) error {
 		b.report.Namespace = b.Namespace
 		b.tunnel, ctx, end = dig(ctx, b.where.cluster)
 		defer end()
+		defer os.RemoveAll(b.keysDir()) // they are in the cluster, and one that is killed leaves them
 	}
 	fresh, sent, err := b.deliver(ctx)
 	if err != nil {

@@ -18,6 +18,8 @@ var (
 	GitHubNames      = gitHubNames
 	TemplateDirs     = templateDirs
 	AsTenant         = asTenant
+	MicroK8s         = microk8s
+	PublicParameters = publicParameters
 )
 
 // BeginMeta has the environment of a bootstrap ordered, which nobody works on.
@@ -87,6 +89,17 @@ func Dig(ctx context.Context, kubeconfig []byte) (at func(string) (string, error
 	}
 	t, inside, end := dig(ctx, cluster)
 	return t.at, inside, end, nil
+}
+
+// KeysOf writes what a secret of a cluster holds into a directory.
+func KeysOf(ctx context.Context, kubeconfig []byte, dir, host, secret string) (map[string]string, error) {
+	cluster, err := manifest.Open(manifest.Config{Kubeconfig: kubeconfig})
+	if err != nil {
+		return nil, err
+	}
+	t, _, end := dig(ctx, cluster)
+	defer end()
+	return t.files(dir, host, secret)
 }
 
 // Throughout is where an address leads without a tunnel, and with one that knows a way.

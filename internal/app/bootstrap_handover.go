@@ -37,7 +37,8 @@ func (b *bootstrap) handOver(ctx context.Context) (fresh bool, err error) {
 		return false, fault.New(fault.Invalid, "the meta template has no outputs server, database and master_key: it cannot be handed over").Because("outputs")
 	}
 	// Before the mark: whoever cannot get in keeps what he has made.
-	if database, err = b.tunnel.at(database); err != nil {
+	at, err := b.doors(text, "database")
+	if err != nil {
 		return false, err
 	}
 	if err := b.tunnel.answers(server, text("server_secret")); err != nil {
@@ -55,7 +56,7 @@ func (b *bootstrap) handOver(ctx context.Context) (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	to, err := b.replica(ctx, database, key)
+	to, err := b.replica(ctx, at, key)
 	if err != nil {
 		return false, err
 	}
@@ -74,9 +75,9 @@ func (b *bootstrap) handOver(ctx context.Context) (fresh bool, err error) {
 }
 
 // replica is one of the new control plane's, for a moment: its ledger is the only door.
-func (b *bootstrap) replica(ctx context.Context, database, key string) (*Server, error) {
-	s, err := New(ctx, Config{Version: b.Version, Settings: Settings{
-		DataDir: filepath.Join(b.State, "replica"), Listen: "127.0.0.1:0", LogLevel: "error", Database: database, MasterKey: key,
+func (b *bootstrap) replica(ctx context.Context, at doors, key string) (*Server, error) {
+	s, err := New(ctx, Config{Version: b.Version, hosts: at.hosts, Settings: Settings{
+		DataDir: filepath.Join(b.State, "replica"), Listen: "127.0.0.1:0", LogLevel: "error", Database: at.database, MasterKey: key, Plaintext: at.plaintext,
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("the new ledger cannot be opened: %w", err)

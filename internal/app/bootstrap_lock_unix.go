@@ -6,9 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/droverhq/drover/internal/fault"
 )
+
+// lockPatience is for one that was killed as it started a program: that holds the lock
+// until it is no copy of its parent any more, for a fifth of a second on a busy machine.
+const lockPatience = 2 * time.Second
 
 // lockState lets one bootstrap at a time work in a state directory. The lock ends
 // with the process.
@@ -17,9 +22,13 @@ func lockState(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "cannot use the state directory: %w", err)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = f.Close()
-		return nil, fault.New(fault.Conflict, "another bootstrap works in %s: wait for it, or name another directory with --state", dir).Because("locked")
+	for end := time.Now().Add(lockPatience); ; time.Sleep(10 * time.Millisecond) {
+		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if time.Now().After(end) {
+			_ = f.Close()
+			return nil, fault.New(fault.Conflict, "another bootstrap works in %s: wait for it, or name another directory with --state", dir).Because("locked")
+		}
 	}
-	return func() { _ = f.Close() }, nil
 }

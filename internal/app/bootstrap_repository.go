@@ -118,25 +118,23 @@ func (b *bootstrap) desk(ctx context.Context) (*desk, error) {
 		return nil, err
 	}
 	text := func(name string) string { t, _ := out[name].(string); return t }
-	within := map[string]string{}
-	for _, name := range []string{"broker", "database"} {
-		if within[name], err = b.tunnel.at(text(name)); err != nil {
-			return nil, err
-		}
+	at, err := b.doors(text, "broker", "database")
+	if err != nil {
+		return nil, err
 	}
-	broker, err := url.Parse(within["broker"])
+	broker, err := url.Parse(text("broker"))
 	if err != nil || broker.Host == "" {
 		return nil, fault.New(fault.Invalid, "the meta template has no output broker: commands cannot be sent").Because("outputs")
 	}
 	broker.User = url.UserPassword("drover", text("broker_password"))
 	d := &desk{}
 	d.meta, _, _ = strings.Cut(e.Spec.Version, "@")
-	if d.to, err = b.replica(ctx, within["database"], text("master_key")); err != nil {
+	if d.to, err = b.replica(ctx, at, text("master_key")); err != nil {
 		return nil, err
 	}
 	with := bus.Options{"url": broker.String()}
-	for option, output := range map[string]string{"ca": "tls_ca", "certificate": "tls_certificate", "key": "tls_key"} {
-		if file := text(output); file != "" {
+	for option, file := range at.files {
+		if file != "" {
 			with[option] = file
 		}
 	}

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -51,6 +52,29 @@ func TestEnvironmentOfARepository(t *testing.T) {
 	} {
 		if got, err := app.ParseEnvironment("environments/a.yaml", []byte(text)); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %+v, %v", reason, got, err)
+		}
+	}
+}
+
+func TestTheWayInFromOutside(t *testing.T) {
+	for _, tc := range []struct {
+		reason, host, service string
+		want                  map[string]any // nil: refused
+	}{
+		{"nobody asks for one", "", "ClusterIP", map[string]any{}},
+		{"something is put before it", "api.example.org", "", map[string]any{"public_host": "api.example.org"}},
+		{"a load balancer", "api.example.org:8443", "LoadBalancer", map[string]any{"public_host": "api.example.org", "public_port": int64(8443), "service_type": "LoadBalancer"}},
+		{"a port of the nodes", "node.example.org:30443", "NodePort", map[string]any{"public_host": "node.example.org", "public_port": int64(30443), "service_type": "NodePort"}},
+		{"by which name?", "", "LoadBalancer", nil},
+		{"which port of the nodes?", "node.example.org", "NodePort", nil},
+		{"no name", ":443", "", nil},
+		{"no port", "api.example.org:", "", nil},
+		{"a port that is none", "api.example.org:70000", "", nil},
+		{"a type that is none", "api.example.org", "Loadbalancer", nil},
+	} {
+		got, err := app.PublicParameters(tc.host, tc.service)
+		if !maps.Equal(got, tc.want) || fault.Is(err, fault.Invalid) != (tc.want == nil) {
+			t.Errorf("%s: %v, %v", tc.reason, got, err)
 		}
 	}
 }

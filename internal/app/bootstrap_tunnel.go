@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -71,6 +72,17 @@ func (t *tunnel) at(address string) (string, error) {
 	}
 	u.Host = here
 	return u.String(), nil
+}
+
+// through dials addresses where they really are; nil: all are what they say.
+func through(hosts map[string]string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if len(hosts) == 0 {
+		return nil
+	}
+	by := &net.Dialer{Timeout: tunnelPatience}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return by.DialContext(ctx, network, cmp.Or(hosts[addr], addr))
+	}
 }
 
 // serviceOf tells which service of a cluster a host is: <name>.<namespace>.svc, with

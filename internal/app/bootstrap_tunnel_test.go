@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -92,10 +94,14 @@ func (p pods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		tell("APIGroupList", map[string]any{"groups": []any{}})
 	case r.URL.Path == "/api/v1":
 		tell("APIResourceList", map[string]any{"groupVersion": "v1", "resources": []any{
-			map[string]any{"name": "services", "kind": "Service", "namespaced": true, "verbs": []any{"get"}}, map[string]any{"name": "pods", "kind": "Pod", "namespaced": true, "verbs": []any{"list"}}}})
+			map[string]any{"name": "services", "kind": "Service", "namespaced": true, "verbs": []any{"get"}}, map[string]any{"name": "secrets", "kind": "Secret", "namespaced": true, "verbs": []any{"get"}}, map[string]any{"name": "pods", "kind": "Pod", "namespaced": true, "verbs": []any{"list"}}}})
 	case r.URL.Path == room+"services/db":
 		tell("Service", map[string]any{"metadata": map[string]any{"name": "db", "namespace": "meta"}, "spec": map[string]any{"selector": map[string]any{"app": "db"}, "ports": []any{map[string]any{"port": 5432, "targetPort": "main"}}}})
-	case r.URL.Path == room+"services/hidden":
+	case r.URL.Path == room+"secrets/keys":
+		tell("Secret", map[string]any{"metadata": map[string]any{"name": "keys", "namespace": "meta"}, "data": map[string]any{"ca.crt": "YQ==", "client.crt": "Yg==", "client.key": "Yw=="}})
+	case r.URL.Path == room+"secrets/half":
+		tell("Secret", map[string]any{"metadata": map[string]any{"name": "half", "namespace": "meta"}, "data": map[string]any{"ca.crt": "YQ==", "client.crt": "Yg=="}})
+	case r.URL.Path == room+"services/hidden" || r.URL.Path == room+"secrets/hidden":
 		w.WriteHeader(http.StatusForbidden)
 		tell("Status", map[string]any{"status": "Failure", "reason": "Forbidden", "code": 403, "message": "no right"})
 	case r.URL.Path == room+"pods" && r.URL.Query().Get("labelSelector") == "app=db":
@@ -111,13 +117,49 @@ func dug(t *testing.T, p pods) (at func(string) (string, error), inside context.
 	t.Helper()
 	server = httptest.NewServer(p)
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
-	kubeconfig := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: %q}}]\nusers: [{name: a, user: {token: t}}]\n", server.URL)
-	at, inside, end, err := app.Dig(t.Context(), []byte(kubeconfig))
+	at, inside, end, err := app.Dig(t.Context(), kubeconfigOf(server))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(end)
 	return at, inside, server
+}
+
+func kubeconfigOf(server *httptest.Server) []byte {
+	return fmt.Appendf(nil, "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: %q}}]\nusers: [{name: a, user: {token: t}}]\n", server.URL)
+}
+
+// What opens the database is taken out of a secret of its namespace, for nobody else to
+// read here.
+func TestKeysOfASecret(t *testing.T) {
+	server := httptest.NewServer(pods{})
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	dir := filepath.Join(t.TempDir(), "keys")
+	files, err := app.KeysOf(t.Context(), kubeconfigOf(server), dir, "db.meta.svc", "keys")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"ca": "a", "certificate": "b", "key": "c"} {
+		info, err := os.Stat(files[name])
+		data, _ := os.ReadFile(files[name])
+		if err != nil || string(data) != want || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s is %q, %v, %v", name, data, info, err)
+		}
+	}
+	for _, tc := range []struct {
+		host, secret string
+		want         fault.Kind
+		reason       string
+	}{
+		{"db.meta.svc", "none", fault.NotFound, "there is no such secret"},
+		{"db.meta.svc", "hidden", fault.Denied, "it may not be read"},
+		{"db.meta.svc", "half", fault.Invalid, "it has no key"},
+		{"db.example.org", "keys", fault.Invalid, "the database is elsewhere"},
+	} {
+		if _, err := app.KeysOf(t.Context(), kubeconfigOf(server), dir, tc.host, tc.secret); !fault.Is(err, tc.want) {
+			t.Errorf("%s of %s: %v (%s)", tc.secret, tc.host, err, tc.reason)
+		}
+	}
 }
 
 func TestTunnel(t *testing.T) {

@@ -94,6 +94,9 @@ type Config struct {
 	site *keeper                 // one of two sites; nil: it stands alone
 	life life                    // what it does at the moment
 	own  []connection.Connection // besides the server's own and those of files
+	// hosts are where addresses of another network are on this machine; certificates are
+	// still looked at for the addresses themselves.
+	hosts map[string]string
 }
 
 // AgentSettings of an agent, as the command line has them.

@@ -61,6 +61,9 @@ func (e *examiner) Examine(ctx context.Context) doctor.Facts {
 	}
 	if e.controllers != nil {
 		f.Resources = e.controllers.Trouble()
+		for _, s := range e.controllers.Strays() {
+			f.Strays = append(f.Strays, doctor.Stray{Namespace: s.Namespace, Label: s.Label, By: s.Engine})
+		}
 	}
 	e.own.facts(ctx, &f)
 	e.ledgerFacts(ctx, &f)
@@ -212,7 +215,7 @@ func (e *examiner) clusterFacts(ctx context.Context, f *doctor.Facts) error {
 			continue // somebody is rid of it
 		}
 		f.Clusters = append(f.Clusters, doctor.Cluster{
-			ID: k.ID, Phase: k.Phase, Message: cmp.Or(k.Status.Reason, k.Status.Message), Version: k.Status.Version, Jsonnet: k.Status.Platform.Jsonnet,
+			ID: k.ID, Phase: k.Phase, Message: cmp.Or(k.Status.Reason, k.Status.Message), Version: k.Status.Version, Jsonnet: k.Status.Platform.Jsonnet, NoHealth: k.Status.Platform.NoHealth, Left: k.Status.Platform.Left, Resting: k.Status.Platform.Resting,
 			Silent: k.Phase == cluster.Waiting && k.Status.Session == "" && k.Status.Installation != "",
 		})
 	}

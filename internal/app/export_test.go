@@ -78,5 +78,10 @@ func Relay() (o resilience.Observer, to func(Watcher)) {
 	return r, func(w Watcher) { r.hand(w.(*callMetrics)) }
 }
 
-// AgentCalls is how agents tell of those they call.
-func AgentCalls(log *slog.Logger) resilience.Observer { return agentCalls{log} }
+// AgentCalls is how agents tell of those they call: by their log, at the address of
+// --health, and to the control plane.
+func AgentCalls(log *slog.Logger) (o resilience.Observer, asked http.Handler, resting func() string) {
+	calls := newAgentCalls(log)
+	web := &health{metrics: calls.metrics()}
+	return calls, web.Handler(), calls.Resting
+}

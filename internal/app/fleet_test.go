@@ -146,11 +146,11 @@ const readyRex = `drover_instances{offering="dinosaur",provider="local",region="
 // TestFleetMetrics brings an instance up, and looks at what a replica, and the
 // next server on the same ledger, tell at their first scrape.
 func TestFleetMetrics(t *testing.T) {
-	for name, url := range map[string]func() string{
-		"SQLite":     func() string { return "" },
-		"PostgreSQL": func() string { return postgres.Database(t) },
+	for name, url := range map[string]func(testing.TB) string{
+		"SQLite":     func(testing.TB) string { return "" },
+		"PostgreSQL": postgres.Database,
 	} {
-		t.Run(name, func(t *testing.T) { fleet(t, url()) })
+		t.Run(name, func(t *testing.T) { fleet(t, url(t)) })
 	}
 }
 

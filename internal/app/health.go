@@ -17,7 +17,8 @@ type health struct {
 	mu sync.Mutex
 	// ready of the agent that works now; nil: none does, because another replica
 	// has its turn. Whoever waits for its turn is well.
-	ready func() (bool, string)
+	ready   func() (bool, string)
+	metrics http.Handler // nil: there are none
 }
 
 func (h *health) set(ready func() (bool, string)) {
@@ -27,7 +28,7 @@ func (h *health) set(ready func() (bool, string)) {
 }
 
 // Handler answers /healthz while the process is there, and /readyz by what the
-// agent says of itself.
+// agent says of itself. Its metrics are at /metrics.
 func (h *health) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
@@ -45,6 +46,9 @@ func (h *health) Handler() http.Handler {
 		}
 		_, _ = w.Write([]byte(map[bool]string{true: "ok", false: why}[ok] + "\n"))
 	})
+	if h.metrics != nil {
+		mux.Handle("GET /metrics", h.metrics)
+	}
 	return mux
 }
 

@@ -39,7 +39,13 @@ func repeatable(err error) bool {
 // unwritten tells besides that nothing was written: a commit whose outcome is not
 // known would fail its own guards the second time, and be taken for somebody
 // else's. Whoever made it looks again.
-func unwritten(err error) bool { return fault.Is(err, fault.Unavailable) && fault.Reason(err) == "" }
+func unwritten(err error) bool {
+	switch fault.Reason(err) {
+	case "", "database-away", "database-busy", "disk-fails":
+		return fault.Is(err, fault.Unavailable)
+	}
+	return false
+}
 
 // insisted makes a call, and makes it again while that may help.
 func insisted[T any](ctx context.Context, l *insistent, may func(error) bool, call func(context.Context) (T, error)) (T, error) {

@@ -46,6 +46,7 @@ func (m *moody) Shred(context.Context, string) error { return m.next() }
 func TestTheLedgerIsAskedAgain(t *testing.T) {
 	away := fault.New(fault.Unavailable, "the connection was lost")
 	unknown := fault.New(fault.Unavailable, "the answer was lost").Because("outcome-unknown")
+	gone, busy := fault.New(fault.Unavailable, "away").Because("database-away"), fault.New(fault.Unavailable, "busy").Because("database-busy")
 	full := fault.New(fault.Unavailable, "the disk is full").Because("disk-full")
 	get := func(ctx context.Context, l ledger.Ledger) error {
 		o, err := l.Get(ctx, ledger.Ref{Kind: "thing", ID: "a"})
@@ -77,6 +78,8 @@ func TestTheLedgerIsAskedAgain(t *testing.T) {
 		{"what takes long to fail takes as long again", get, []error{away, away}, 2 * time.Second, 1, away},
 		{"a full disk does not empty itself", shred, []error{full}, 0, 1, full},
 		{"a commit that was not written is made again", commit, []error{away, away}, 0, 3, nil},
+		{"also where the database is away or busy", commit, []error{gone, busy}, 0, 3, nil},
+		{"but not on a full disk", commit, []error{full}, 0, 1, full},
 		{"one that may have been is not: it would be in its own way", commit, []error{unknown}, 0, 1, unknown},
 		{"nor is one that may have been at a later try", commit, []error{away, unknown}, 0, 2, unknown},
 		{"what is gone is gone the second time too", shred, []error{unknown}, 0, 2, nil},

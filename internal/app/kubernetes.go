@@ -12,8 +12,9 @@ import (
 // kubernetesPlane applies instances to the cluster that the agent runs in, or
 // to the one of a kubeconfig. The agent's own state is kept there too, so that
 // each of its replicas can take over.
-func kubernetesPlane(c AgentSettings, log *slog.Logger) (*dataPlane, error) {
-	cfg, err := kubernetes.Options(c.RuntimeOptions, kubernetes.Config{Capacity: c.Capacity, Lease: "drover-agent", Logger: log, Wrap: line(toOwn, agentCalls{log})})
+func kubernetesPlane(c AgentSettings, calls agentCalls) (*dataPlane, error) {
+	log := calls.log
+	cfg, err := kubernetes.Options(c.RuntimeOptions, kubernetes.Config{Capacity: c.Capacity, Lease: "drover-agent", Logger: log, Wrap: line(toOwn, calls)})
 	if err != nil {
 		return nil, err
 	}

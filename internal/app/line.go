@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"regexp"
@@ -200,23 +199,4 @@ func afresh(q *http.Request) (*http.Request, error) {
 	var err error
 	next.Body, err = q.GetBody()
 	return next, err
-}
-
-// agentCalls tells an agent's log how the sides are that it calls: agents have no metrics.
-type agentCalls struct{ log *slog.Logger }
-
-// Called implements resilience.Observer.
-func (agentCalls) Called(string, string, time.Duration) {}
-
-// Retried implements resilience.Observer.
-func (agentCalls) Retried(string, bool) {}
-
-// Breaker implements resilience.Observer.
-func (a agentCalls) Breaker(name, from, to string) {
-	switch {
-	case to == "open" && from == "closed":
-		a.log.Warn("it does not answer, and is given a rest", "to", name)
-	case to == "closed":
-		a.log.Info("it answers again", "to", name)
-	}
 }

@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -258,14 +259,40 @@ func TestKubernetesAnswersAreWhole(t *testing.T) {
 	}
 }
 
-// An agent has no metrics: what rests is in its log, once.
+// What rests is in an agent's log, once, in its metrics, and in what it tells the control
+// plane, for as long as it does.
 func TestAgentsTellOfWhatRests(t *testing.T) {
 	var text strings.Builder
-	o := app.AgentCalls(slog.New(slog.NewTextHandler(&text, nil)))
+	o, asked, resting := app.AgentCalls(slog.New(slog.NewTextHandler(&text, nil)))
 	for _, move := range [][2]string{{"closed", "open"}, {"open", "half-open"}, {"half-open", "open"}, {"open", "half-open"}, {"half-open", "closed"}} {
 		o.Breaker("the agent's Kubernetes API", move[0], move[1])
+		want, open, half := "the agent's Kubernetes API", 0, 0
+		switch move[1] {
+		case "open":
+			open = 1
+		case "half-open":
+			half = 1
+		default:
+			want = ""
+		}
+		if got := resting(); got != want {
+			t.Errorf("%v: %q rests", move, got)
+		}
+		w := httptest.NewRecorder()
+		asked.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		for name, n := range map[string]int{"drover_call_breaker_open": open, "drover_call_breaker_half_open": half} {
+			if line := fmt.Sprintf("%s{to=\"the agent's Kubernetes API\"} %d\n", name, n); !strings.Contains(w.Body.String(), line) {
+				t.Errorf("%v: there is no %s in\n%s", move, line, w.Body)
+			}
+		}
 	}
 	if out := text.String(); strings.Count(out, "given a rest") != 1 || strings.Count(out, "answers again") != 1 || !strings.Contains(out, "the agent's Kubernetes API") {
 		t.Errorf("the log says\n%s", out)
+	}
+	for i := range 50 {
+		o.Breaker(fmt.Sprintf("Consul at https://consul-%d.example.org:8501", i), "closed", "open")
+	}
+	if got := resting(); len(got) > 256 || !strings.HasSuffix(got, ", more") {
+		t.Errorf("of many it says %q", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"os"
 	"strings"
 
@@ -63,6 +64,7 @@ func (o *own) readKey(ctx context.Context) ([]byte, error) {
 type messageKeys struct {
 	digests []byte // commands are known again by
 	aside   cipher.AEAD
+	name    string // of that key: what it has sealed begins with it
 }
 
 func newMessageKeys(master []byte) (k messageKeys, err error) {
@@ -73,6 +75,11 @@ func newMessageKeys(master []byte) (k messageKeys, err error) {
 	if err != nil {
 		return k, err
 	}
+	name, err := hkdf.Key(sha256.New, master, nil, "drover messages put aside, name", 6)
+	if err != nil {
+		return k, err
+	}
+	k.name = hex.EncodeToString(name) + ":"
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return k, err
@@ -83,18 +90,21 @@ func newMessageKeys(master []byte) (k messageKeys, err error) {
 
 // Seal implements rabbitmq.Guard.
 func (k messageKeys) Seal(text, to string) string {
-	return base64.StdEncoding.EncodeToString(k.aside.Seal(nil, nil, []byte(text), []byte(to)))
+	return k.name + base64.StdEncoding.EncodeToString(k.aside.Seal(nil, nil, []byte(text), []byte(to)))
 }
 
 // Open implements rabbitmq.Guard.
 func (k messageKeys) Open(sealed, to string) (string, bool) {
-	data, err := base64.StdEncoding.DecodeString(sealed)
+	data, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sealed, k.name))
 	if err != nil {
 		return "", false
 	}
 	text, err := k.aside.Open(nil, nil, data, []byte(to))
 	return string(text), err == nil
 }
+
+// Mine implements rabbitmq.Guard.
+func (k messageKeys) Mine(sealed string) bool { return strings.HasPrefix(sealed, k.name) }
 
 // transit is a key in Vault that wraps the master key. What it wraps is the text of the
 // file as it would be without.

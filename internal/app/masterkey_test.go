@@ -16,6 +16,7 @@ func TestTokensAreSealedToTheirMessages(t *testing.T) {
 	keys := func(n byte) interface {
 		Seal(text, to string) string
 		Open(sealed, to string) (string, bool)
+		Mine(sealed string) bool
 	} {
 		k, err := app.NewMessageKeys(bytes.Repeat([]byte{n}, ledger.KeySize))
 		if err != nil {
@@ -29,6 +30,9 @@ func TestTokensAreSealedToTheirMessages(t *testing.T) {
 	}
 	if got, ok := keys(1).Open(sealed, message); !ok || got != token {
 		t.Errorf("it opens as %q, %v", got, ok)
+	}
+	if !keys(1).Mine(sealed) || keys(2).Mine(sealed) || keys(1).Mine("%") || keys(1).Mine("") {
+		t.Error("it is not known which key has sealed it")
 	}
 	for reason, open := range map[string]func() (string, bool){
 		"another message":    func() (string, bool) { return keys(1).Open(sealed, "message-2") },

@@ -32,7 +32,7 @@ func (s *Server) messageRooms(authenticator *access.Authenticator, calls *hook.C
 	}
 	var err error
 	if s.bus, err = open(s, bus.Options(pairs(s.cfg.BusOptions))); err != nil {
-		return fault.New(fault.Invalid, "--bus-options: %w", err)
+		return err
 	}
 	s.commands = command.NewService(command.Config{Store: s.ledger, Bus: s.bus, Authenticator: authenticator, Feed: s.feed, Observer: newHeard(s.told, s.log, s.ledger), Tracer: s.tracer, Key: s.keys.digests})
 	s.subscriptions = subscription.NewService(subscription.Config{
@@ -46,7 +46,7 @@ func (s *Server) messageRooms(authenticator *access.Authenticator, calls *hook.C
 
 // rabbit is the broker, wherever it is and whoever opens it.
 func (s *Server) rabbit(o bus.Options) (bus.Bus, error) {
-	who, err := s.own.broker(o)
+	who, err := s.own.broker("bus-options", o)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,15 @@ func (s *Server) rabbit(o bus.Options) (bus.Bus, error) {
 	if who != nil {
 		with.Login = who
 	}
-	return rabbitmq.Connect(o, with)
+	return unsettled(rabbitmq.Connect(o, with))
+}
+
+// unsettled says which setting is wrong.
+func unsettled(b bus.Bus, err error) (bus.Bus, error) {
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "--bus-options: %w", err)
+	}
+	return b, nil
 }
 
 // sinks are where this replica can tell of changes.

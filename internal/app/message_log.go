@@ -29,7 +29,7 @@ func newHeard(m *messageMetrics, log *slog.Logger, store ledger.Committer) heard
 // Refused implements command.Observer.
 func (h heard) Refused(ctx context.Context, r command.Refusal) {
 	level := slog.LevelInfo
-	if r.Outcome == "failed" {
+	if r.Outcome == "failed" || r.Outcome == "key-lost" {
 		level = slog.LevelError
 	}
 	attrs := []slog.Attr{slog.String("outcome", r.Outcome), slog.String("message", r.Message), slog.String("source", r.Source)}
@@ -45,8 +45,8 @@ func (h heard) Refused(ctx context.Context, r command.Refusal) {
 }
 
 // refusedAs is what a request that is refused in the same way is answered with.
-// Commands that failed each time lie in the queue of those that were put aside besides.
-var refusedAs = map[string]int{"malformed": 400, "denied": 401, "reused": 409, "failed": 500}
+// Commands that failed each time, or whose key is lost, lie in the queue of those that were put aside besides.
+var refusedAs = map[string]int{"malformed": 400, "denied": 401, "reused": 409, "failed": 500, "key-lost": 503}
 
 // keep writes the entry of a message. Whose it is nobody knows; what it says of itself
 // is told as that.

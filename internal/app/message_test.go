@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,6 +15,7 @@ import (
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/operation"
 	"github.com/droverhq/drover/internal/reconcile"
+	"github.com/droverhq/drover/internal/sqlledger"
 	"github.com/droverhq/drover/internal/subscription"
 )
 
@@ -99,4 +102,22 @@ type entries struct{ sets []ledger.Set }
 func (e *entries) Commit(_ context.Context, s ledger.Set) (ledger.Result, error) {
 	e.sets = append(e.sets, s)
 	return ledger.Result{}, nil
+}
+
+// Of two brokers it is said which one's options are wrong, once.
+func TestBrokersAreToldApart(t *testing.T) {
+	for reason, c := range map[string]struct{ set, says string }{
+		"two logins":     {"credentials=file:/x,username=u", "credentials are a name and a password"},
+		"no reference":   {"credentials=secret", "credentials"},
+		"no vault":       {"credentials=vault:rabbitmq/creds/drover", "refers to Vault"},
+		"no such option": {"colour=blue", "colour"},
+	} {
+		set := strings.Split(c.set, ",")
+		k := app.NewKeeper(app.Config{Settings: app.Settings{Primary: true, SiteBusOptions: append(set, "url=amqp://127.0.0.1:1"), DataDir: t.TempDir()}}, "http://127.0.0.1:9", sqlledger.Standing{})
+		for setting, err := range map[string]error{"--site-bus-options": k.OpenSignals(), "--bus-options": app.OpenRabbit(append(set, "url=amqp://127.0.0.1:1")...)} {
+			if text := fmt.Sprint(err); !strings.HasPrefix(text, setting) || strings.Count(text, "bus-options") != 1 || !strings.Contains(text, c.says) {
+				t.Errorf("%s: of %s it says %s", reason, setting, text)
+			}
+		}
+	}
 }

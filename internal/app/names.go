@@ -51,7 +51,7 @@ func openNames(at string, list, plaintext []string, observer resilience.Observer
 	var err error
 	n.consul, err = consul.New(consul.Config{
 		Way: transport.Config{
-			Whose: "--consul:", Address: at, CAFile: n.set["ca"], CertFile: n.set["certificate"], KeyFile: n.set["key"], ServerName: n.set["server-name"],
+			Whose: "--consul:", Address: at, CAFile: n.set["ca"], CertFile: n.set["certificate"], KeyFile: n.set["key"], ServerName: n.set["server-name"], Plaintext: true,
 		},
 		TokenFile: n.set["token-file"], Datacenter: n.set["datacenter"], Sidecar: n.set["connect"] == "true",
 		Resilience: resilience.Config{Observer: observer, Tell: true},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -53,6 +54,7 @@ func openOwn(c *Config, observer resilience.Observer) (*own, error) {
 	if o.names, err = openNames(c.Consul, c.ConsulOptions, c.Plaintext, observer); err != nil {
 		return nil, err
 	}
+	o.names.Dial = through(c.hosts)
 	if c.Vault == "" {
 		if len(c.VaultOptions) > 0 {
 			return nil, fault.New(fault.Invalid, "--vault-options are those of --vault, which is missing")
@@ -81,7 +83,7 @@ func (o *own) openVault(observer resilience.Observer) error {
 	}
 	client, err := vault.New(vault.Config{
 		Way: transport.Config{
-			Whose: "--vault:", Address: o.names.url(o.cfg.Vault), CAFile: set["ca"], CertFile: set["certificate"], KeyFile: set["key"], ServerName: set["server-name"], Dial: o.names.DialContext,
+			Whose: "--vault:", Address: o.names.url(o.cfg.Vault), CAFile: set["ca"], CertFile: set["certificate"], KeyFile: set["key"], ServerName: set["server-name"], Plaintext: true, Dial: o.names.DialContext,
 		},
 		Namespace: set["namespace"], Auth: set["auth"], Mount: set["mount"], Show: set.show, Who: "Drover", Where: "--vault-options",
 		// What is renewed in seconds must not rest for many.
@@ -160,17 +162,21 @@ func (o *own) database() (sqlledger.Config, error) {
 	if o.names.finder != nil {
 		c.Lookup = o.names.lookup(discovery.Portless(c.URL))
 	}
+	if u, err := url.Parse(c.URL); err == nil && o.cfg.hosts[u.Host] != "" {
+		c.Lookup = func(context.Context, string) ([]string, error) { return []string{o.cfg.hosts[u.Host]}, nil }
+	}
 	return c, nil
 }
 
-// broker takes what is not the broker's own business out of its options.
-func (o *own) broker(in bus.Options) (*login, error) {
+// broker takes what is not the broker's own business out of its options, which the
+// setting has: there may be two brokers.
+func (o *own) broker(setting string, in bus.Options) (*login, error) {
 	var out *login
 	if ref := in["credentials"]; ref != "" {
 		if cmp.Or(in["username"], in["username-file"], in["username-env"], in["password-file"], in["password-env"]) != "" {
-			return nil, fault.New(fault.Invalid, "--bus-options: credentials are a name and a password; leave out the other settings of these")
+			return nil, fault.New(fault.Invalid, "--%s: credentials are a name and a password; leave out the other settings of these", setting)
 		}
-		s, err := o.source(doorBroker, "bus-options: credentials", ref)
+		s, err := o.source(doorBroker, setting+": credentials", ref)
 		if err != nil {
 			return nil, err
 		}

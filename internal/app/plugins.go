@@ -1,7 +1,6 @@
 package app
 
 import (
-	"log/slog"
 	"slices"
 
 	"github.com/droverhq/drover/internal/access"
@@ -51,7 +50,7 @@ func Kinds() []ledger.Kind {
 
 // buses carry commands and events.
 var buses = map[string]func(*Server, bus.Options) (bus.Bus, error){
-	inProcess:  func(_ *Server, o bus.Options) (bus.Bus, error) { return inprocess.Open(o) },
+	inProcess:  func(_ *Server, o bus.Options) (bus.Bus, error) { return unsettled(inprocess.Open(o)) },
 	"rabbitmq": (*Server).rabbit,
 }
 
@@ -105,7 +104,7 @@ var quotaSources = map[string]func(*Server, options) (entitlement.Source, error)
 }
 
 // runtimes are what an agent applies to.
-var runtimes = map[string]func(AgentSettings, *slog.Logger) (*dataPlane, error){
+var runtimes = map[string]func(AgentSettings, agentCalls) (*dataPlane, error){
 	"argocd":     argocdPlane,
 	"kubernetes": kubernetesPlane,
 	"process":    processPlane,

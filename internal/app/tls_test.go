@@ -1,14 +1,17 @@
 package app_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/droverhq/drover/api/client"
@@ -207,10 +210,17 @@ func TestOnlyStatesAreServedBesides(t *testing.T) {
 func TestWrongFilesAreToldBeforeAnythingStarts(t *testing.T) {
 	p := newSecured(t)
 	own := p.issue(authority.Request{Use: authority.UseServer, Name: "other", Hosts: []string{"x"}})
+	next := p.issue(authority.Request{Use: authority.UseServer, Name: "next", Hosts: []string{"x"}})
+	nonsense := filepath.Join(t.TempDir(), "nonsense.pem")
+	if err := os.WriteFile(nonsense, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for reason, s := range map[string]app.Settings{
 		"no key":                    {TLSCert: own.Certificate},
 		"no certificate":            {TLSKey: own.Key},
 		"authorities without TLS":   {TLSClientCA: p.ca.BundlePath()},
+		"files half replaced":       {TLSCert: next.Certificate, TLSKey: own.Key},
+		"nonsense":                  {TLSCert: nonsense, TLSKey: own.Key},
 		"a file that is not there":  {TLSCert: own.Certificate, TLSKey: own.Key + ".gone"},
 		"authorities that are none": {TLSCert: own.Certificate, TLSKey: own.Key, TLSClientCA: own.Key},
 	} {
@@ -227,8 +237,11 @@ func TestTheServerTellsOfItsFiles(t *testing.T) {
 	if text := p.Complaint(time.Now()); text != "" {
 		t.Errorf("of good files: %s", text)
 	}
-	if text := p.Complaint(time.Now().Add(80 * 24 * time.Hour)); !strings.Contains(text, "ends at") {
-		t.Errorf("of a certificate that ends in ten days: %q", text)
+	end := p.Ends()
+	for left, tells := range map[time.Duration]bool{14*24*time.Hour + time.Second: false, 14*24*time.Hour - time.Second: true, -time.Hour: true} {
+		if text := p.Complaint(end.Add(-left)); strings.Contains(text, "ends at "+end.UTC().Format(time.RFC3339)) != tells {
+			t.Errorf("of a certificate that ends in %s: %q", left, text)
+		}
 	}
 	if err := os.WriteFile(p.ca.BundlePath(), []byte("nothing"), 0o644); err != nil {
 		t.Fatal(err)
@@ -236,6 +249,51 @@ func TestTheServerTellsOfItsFiles(t *testing.T) {
 	if text := p.Complaint(time.Now()); !strings.Contains(text, "cannot be used") {
 		t.Errorf("of a bundle that is none: %q", text)
 	}
+}
+
+// Files that cannot be used any more are in the log within a minute, and once a day.
+func TestTheLogTellsOfTheFiles(t *testing.T) {
+	p := newSecured(t)
+	own := p.issue(authority.Request{Use: authority.UseServer, Name: "drover", Hosts: []string{"drover.example.org"}})
+	good, err := os.ReadFile(own.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := keypair.Open(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(data []byte) {
+		t.Helper()
+		if err := os.WriteFile(own.Key, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- app.Mind(ctx, files, slog.New(slog.NewTextHandler(&out, nil))) }()
+		told := func(when string, after time.Duration, want int) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if n := strings.Count(out.String(), "level=WARN msg=\"the API's certificate stays as it was"); n != want {
+				t.Errorf("%s: %d warnings, want %d: %s", when, n, want, out.String())
+			}
+		}
+		told("of good files", time.Hour, 0)
+		write(good[:len(good)/2])
+		told("of half a key", time.Minute, 1)
+		told("an hour later", time.Hour, 1)
+		told("a day later", 24*time.Hour, 2)
+		write(good)
+		told("of good ones again", 48*time.Hour, 2)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What Consul is told needs no connection, so it has no TLS.

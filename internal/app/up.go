@@ -56,7 +56,7 @@ func (s *Server) dataPlane(ctx context.Context) (*dataPlane, error) {
 	}
 	plane, err := openDataPlane(AgentConfig{Version: s.cfg.Version, AgentSettings: AgentSettings{
 		Server: s.URL(), Token: token, Cluster: localCluster, DataDir: s.cfg.DataDir, Routes: s.cfg.Routes, Runtime: "process",
-	}}, s.log)
+	}}, newAgentCalls(s.log))
 	if err == nil {
 		plane.tracer = s.tracer
 		if s.secured.within != nil {

@@ -86,6 +86,15 @@ func (h *Held) Signed(certificate string) bool {
 	return err == nil && chain[0].CheckSignatureFrom(h.a.bundle[0]) == nil
 }
 
+// Print is the fingerprint of a certificate in PEM form; empty: it is none.
+func Print(certificate string) string {
+	chain, err := parseCertificates("the certificate", []byte(certificate))
+	if err != nil {
+		return ""
+	}
+	return Fingerprint(chain[0])
+}
+
 // Life is when a certificate begins and ends.
 func Life(certificate string) (from, to time.Time) {
 	chain, err := parseCertificates("the certificate", []byte(certificate))

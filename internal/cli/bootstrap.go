@@ -29,6 +29,8 @@ type BootstrapSettings struct {
 	Kubeconfig     string
 	Namespace      string
 	Image          string
+	PublicHost     string
+	ServiceType    string
 	DryRun         bool
 	NoWait         bool
 	Timeout        time.Duration
@@ -95,6 +97,8 @@ It may be interrupted at any moment: run the same command again, and it goes on 
 	f.IntVar(&s.Port, "port", 8100, "local: `port` of the API; the eleven after it are for the others")
 	f.StringVar(&s.Kubeconfig, "kubeconfig", "", "Kubernetes: `file`; empty: KUBECONFIG, or ~/.kube/config")
 	f.StringVar(&s.Image, "image", "", "Kubernetes: container `image` of Drover; empty: droverhq/drover of this version")
+	f.StringVar(&s.PublicHost, "public-host", "", "Kubernetes: `name[:port]` that others reach the API by; empty: nobody from outside")
+	f.StringVar(&s.ServiceType, "service-type", "ClusterIP", "Kubernetes: how they do: LoadBalancer, NodePort, or ClusterIP, where you put something before it")
 	f.BoolVar(&s.DryRun, "dry-run", false, "only tell what would be made")
 	f.BoolVar(&s.NoWait, "no-wait", false, "Kubernetes: end when everything is applied, whether it works or not; nothing is handed over")
 	f.DurationVar(&s.Timeout, "timeout", 30*time.Minute, "how long it may take")

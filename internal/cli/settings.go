@@ -91,7 +91,7 @@ var settings = []setting{
 	{name: "runtime", uses: forAgent, def: "process", usage: "what instances are: process, kubernetes, argocd (deployments through Argo CD, all else as kubernetes) or simulated", check: oneOf("process", "kubernetes", "argocd", "simulated")},
 	{name: "runtime-options", uses: forAgent, list: true, usage: "its `options`: name=value", check: checkPairs},
 	{name: "capacity", uses: forAgent, def: "0", usage: "instances that fit; 0: what the runtime says", check: checkInt(0, 1_000_000_000)},
-	{name: "health", uses: forAgent, usage: "`address` where GET /healthz and /readyz answer; empty: nowhere", check: checkAddress},
+	{name: "health", uses: forAgent, usage: "`address` where GET /healthz, /readyz and /metrics answer; empty: nowhere", check: checkAddress},
 	{name: "clusters", uses: forAgent, def: "0", usage: "simulated: run a fleet of so many clusters, registered with an admin's token; 0: one, of --cluster", check: checkInt(0, 100_000)},
 	{name: "prefix", uses: forAgent, def: "sim-", usage: "simulated: `text` that the names of the fleet's clusters begin with"},
 	{name: "provider", uses: forAgent, def: "local", usage: "simulated: cloud provider of the fleet's clusters"},

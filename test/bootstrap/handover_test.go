@@ -3,6 +3,10 @@
 package bootstrap_test
 
 import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,7 +84,7 @@ func TestKubernetesIsHandedOver(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("it ends with %d: %s", code, told(lines, said))
 	}
-	if last := lines[len(lines)-1]; last.Report.Server != "http://drover."+p.room+".svc:8000" {
+	if last := lines[len(lines)-1]; last.Report.Server != "https://drover."+p.room+".svc:8000" {
 		t.Errorf("it ends with %+v", last)
 	}
 	if lines, said, _, code := p.steps(0, of...); code != 0 || lines[len(lines)-1].Report.Outcome != "unchanged" {
@@ -88,14 +92,23 @@ func TestKubernetesIsHandedOver(t *testing.T) {
 	}
 	drover.Until(t, "the environment of the repository", func() bool { phase, _ := p.phase(p.made[0], "shop-staging"); return phase == "Deployed-OK" })
 	out, _ := p.run(p.args...)
-	for _, secret := range []string{string(p.secret("drover")["master.key"]), string(p.secret("postgres")["password"]), string(p.secret("rabbitmq")["password"])} {
+	for _, secret := range []string{string(p.secret("drover")["master.key"]), string(p.secret("postgres")["password"]), string(p.secret("rabbitmq")["password"]), "PRIVATE KEY"} {
 		if strings.Contains(out+told(lines, said), strings.TrimSpace(secret)) {
 			t.Error("a secret is told")
 		}
 	}
+	if _, err := os.Stat(filepath.Join(p.state, "replica", "keys")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what opens the database and the broker was left: %v", err)
+	}
 	p.keeps()
 	p.kept(before)
 	p.rights()
+	p.mutual()
+	p.turns()
+	p.mutual()
+	if lines, said, _, code := p.steps(0, of...); code != 0 || lines[len(lines)-1].Report.Outcome != "unchanged" {
+		t.Errorf("with other certificates once more ends with %d: %s", code, told(lines, said))
+	}
 	p.moves()
 	if n := p.webSockets(); n == 0 {
 		t.Error("none of it went over WebSockets")
@@ -126,6 +139,7 @@ func TestKubernetesIsHandedOverWithCertificates(t *testing.T) {
 	}
 	p.keeps()
 	p.kept(before)
+	p.mutual()
 	if n := p.webSockets(); n != 0 {
 		t.Errorf("%d tunnels went over WebSockets", n)
 	}
@@ -188,7 +202,7 @@ func (p *plane) kept(before map[string]string) {
 	for _, s := range p.made {
 		drover.Until(p.t, "the environment meta is kept by the new Drover", func() bool {
 			phase, ready := p.phase(s, "meta")
-			return phase == "Deployed-OK" && ready >= 15
+			return phase == "Deployed-OK" && ready >= 25
 		})
 	}
 	after := p.versions()

@@ -5,6 +5,7 @@ package bootstrap_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -140,6 +141,7 @@ func TestLocal(t *testing.T) {
 		return err == nil && len(page.Items) > 0 && page.Items[0].Phase == "corrected"
 	})
 	w.healthy()
+	w.renews()
 	w.rotates()
 
 	// Nobody is left who could start anything: the machine was restarted.
@@ -175,15 +177,39 @@ func (w *world) secretless() {
 	}
 }
 
+// ownMeta puts a meta template like the one that ships into a repository, with a resource
+// of its own, and something later that is none. It returns the commit of the first.
+func ownMeta(t *testing.T, repo *gitserver.Repo) string {
+	t.Helper()
+	files := map[string]gitserver.Entry{}
+	for _, name := range []string{"template.yaml", "rules.yaml"} {
+		text, err := os.ReadFile("../../deploy/meta/local/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["local/"+name] = gitserver.File(strings.Replace(string(text), "\n  resources:\n", "\n  resources:\n    - {name: acme_key, executor: secret}\n", 1))
+	}
+	commit := repo.Commit(t, "main", files)
+	repo.Commit(t, "main", map[string]gitserver.Entry{"local/template.yaml": gitserver.File("nonsense: true\n")})
+	return commit
+}
+
 // It is killed after its first word, then after its second, and so on until it comes
-// to its end: nothing is there twice, and nobody is missing.
+// to its end: nothing is there twice, and nobody is missing. Its template is that of a
+// repository, at the commit that was named.
 func TestKilledAtEveryStep(t *testing.T) {
 	w := newWorld(t)
 	git := gitserver.Start(t)
 	git.Repo(t, "acme/infra-shop").Commit(t, "main", map[string]gitserver.Entry{"shop/template.yaml": gitserver.File(shop), "environments/staging.yaml": gitserver.File(shopEnvironment)})
-	kills := 0
+	commit := ownMeta(t, git.Repo(t, "acme/infra-meta"))
+	kills, of := 0, []string{"--base-url", git.URL, "--github-organisation", "acme", "--repositories", "infra-shop", "--meta-repository", "infra-meta@" + commit}
+	if out, code := w.run(w.local(append(of, "--dry-run")...)...); code != 0 || !strings.Contains(out, commit) || !strings.Contains(out, `"name":"acme_key"`) {
+		t.Fatalf("the dry run ends with %d: %s", code, out)
+	}
+	made := false
 	for n := 1; ; n++ {
-		lines, said, killed, code := w.boot(n, "--base-url", git.URL, "--github-organisation", "acme", "--repositories", "infra-shop")
+		lines, said, killed, code := w.boot(n, of...)
+		made = made || slices.ContainsFunc(lines, func(l line) bool { return l.Name == "acme_key" && l.Phase == "ready" })
 		if !killed {
 			if code != 0 {
 				t.Fatalf("after %d kills it ends with %d: %s\n%s", kills, code, said, w.logs())
@@ -194,6 +220,9 @@ func TestKilledAtEveryStep(t *testing.T) {
 			break
 		}
 		kills++
+	}
+	if !made {
+		t.Error("what only that template has was not made")
 	}
 	if kills < 13 {
 		t.Errorf("it was killed %d times: this shows little", kills)

@@ -8,14 +8,17 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -218,14 +221,60 @@ func (w *world) observed() {
 	}
 }
 
-// admitted shows the listener the certificate that was made for an agent.
+// admitted has an agent join with the certificate that was made for it, and not without.
 func (w *world) admitted() {
 	w.t.Helper()
-	out, err := w.drover("env", "outputs", "meta", "--reveal", "-o", "json")
-	var all v1.Outputs
-	if err == nil {
-		err = json.Unmarshal([]byte(out), &all)
+	must := func(args ...string) string {
+		w.t.Helper()
+		out, err := w.drover(args...)
+		if err != nil {
+			w.t.Fatalf("%v: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(out)
 	}
+	pair, dir := agentOf(w.t, must("env", "outputs", "meta", "--reveal", "-o", "json"), "edge"), w.t.TempDir()
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	files := map[string][]byte{
+		"ca": []byte(w.file("drover/tls/ca.crt")), "certificate": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}),
+		"key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	must("create", "cluster", "edge", "--provider", "local", "--region", "local")
+	token, ca := must("token", "--cluster", "edge"), filepath.Join(dir, "ca")
+	stranger := drover.Join(w.t, "https://"+w.at(0), "edge", token, "--ca-file", ca)
+	drover.Until(w.t, "an agent without a certificate is sent away", func() bool { return strings.Contains(stranger.Log(), "certificate") })
+	stranger.Kill()
+	if phase := must("get", "cluster", "edge", "-o", "json"); strings.Contains(phase, `"ready"`) {
+		w.t.Errorf("an agent without a certificate has joined: %s", phase)
+	}
+	drover.Join(w.t, "https://"+w.at(0), "edge", token, "--ca-file", ca, "--client-certificate-file", filepath.Join(dir, "certificate"), "--client-key-file", filepath.Join(dir, "key"))
+	must("wait", "cluster", "edge", "--timeout", patience.String())
+}
+
+// asked tells whether Drover answers who comes like this.
+func asked(t testing.TB, address string, as *tls.Config) bool {
+	web := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: as}}
+	res, err := web.Get("https://" + address + "/healthz")
+	if err != nil {
+		t.Log(err)
+		return false
+	}
+	res.Body.Close()
+	return res.StatusCode == http.StatusOK
+}
+
+// agentOf is the certificate in the outputs of an environment that an agent was given.
+func agentOf(t testing.TB, outputs, cluster string) tls.Certificate {
+	t.Helper()
+	var all v1.Outputs
+	err := json.Unmarshal([]byte(outputs), &all)
 	made := map[string][]string{}
 	for _, o := range all.Items {
 		var list []string
@@ -235,63 +284,66 @@ func (w *world) admitted() {
 	}
 	certificates, keys := made["agent_certificates"], made["agent_keys"]
 	if err != nil || len(certificates) != 1 || len(keys) != 1 {
-		w.t.Fatalf("there are %d certificates and %d keys of agents: %v", len(certificates), len(keys), err)
+		t.Fatalf("there are %d certificates and %d keys of agents: %v", len(certificates), len(keys), err)
 	}
 	pair, err := tls.X509KeyPair([]byte(certificates[0]), []byte(keys[0]))
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
-	if uris := pair.Leaf.URIs; len(uris) != 1 || uris[0].String() != "drover://cluster/edge" {
-		w.t.Errorf("it is for %v", uris)
+	if uris := pair.Leaf.URIs; len(uris) != 1 || uris[0].String() != "drover://cluster/"+cluster {
+		t.Errorf("it is for %v", uris)
 	}
-	// The handshake ends with the first answer: who is not believed is told then.
-	drover.Until(w.t, "the agent of edge is admitted", func() bool {
-		as := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.roots(), Certificates: []tls.Certificate{pair}}}}
-		res, err := as.Get("https://" + w.at(0) + "/healthz")
-		if err != nil {
-			w.t.Log(err)
-			return false
-		}
-		res.Body.Close()
-		return res.StatusCode == http.StatusOK
-	})
+	return pair
 }
 
 // serials of what each listener shows now.
 func (w *world) serials() map[string]string {
 	w.t.Helper()
 	out := map[string]string{}
-	for name, n := range map[string]int{"drover": 0, "consul": 5, "openbao": 8} {
-		conn, err := tls.Dial("tcp", w.at(n), &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: w.roots()})
+	for name, n := range map[string]int{"drover": 0, "postgres": 1, "rabbitmq": 3, "consul": 5, "openbao": 8} {
+		conn, err := net.DialTimeout("tcp", w.at(n), 10*time.Second)
 		if err != nil {
 			w.t.Logf("%s: %v", name, err)
 			continue
 		}
-		out[name] = conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		if name == "postgres" { // which is asked for encryption first
+			_, _ = conn.Write([]byte{0, 0, 0, 8, 4, 210, 22, 47})
+			_, _ = conn.Read(make([]byte, 1))
+		}
+		// It is seen before anybody asks for one of ours.
+		err = tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, ServerName: "127.0.0.1", RootCAs: w.roots(), VerifyConnection: func(s tls.ConnectionState) error {
+			out[name] = s.PeerCertificates[0].SerialNumber.String()
+			return nil
+		}}).HandshakeContext(w.t.Context())
+		if err != nil {
+			w.t.Logf("%s: %v", name, err)
+		}
 		conn.Close()
 	}
 	return out
 }
 
-// rotates replaces the authority and all certificates while everybody goes on.
-func (w *world) rotates() {
+// applies gives meta other parameters.
+func (w *world) applies(parameters string) {
+	w.t.Helper()
+	at := filepath.Join(w.t.TempDir(), "parameters.yaml")
+	if err := os.WriteFile(at, []byte(parameters), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	if out, err := w.drover("env", "apply", "meta", "-f", at, "--yes", "--wait", "--timeout", patience.String()); err != nil {
+		w.t.Fatalf("%v: %s\n%s", err, out, w.logs())
+	}
+}
+
+// others waits until each listener shows another certificate, by the same programs.
+func (w *world) others(change func()) {
 	w.t.Helper()
 	before, pids := w.serials(), map[string]int{}
 	for _, name := range programs {
 		pids[name] = w.pid(name)
 	}
-	ca := w.file("drover/tls/ca.crt")
-	parameters := filepath.Join(w.t.TempDir(), "parameters.yaml")
-	if err := os.WriteFile(parameters, []byte("{certificate_turn: second, agents: [edge]}\n"), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-	out, err := w.drover("env", "apply", "meta", "-f", parameters, "--yes", "--wait", "--timeout", patience.String())
-	if err != nil {
-		w.t.Fatalf("%v: %s\n%s", err, out, w.logs())
-	}
-	if w.file("drover/tls/ca.crt") == ca {
-		w.t.Error("the authority is the same")
-	}
+	change()
 	drover.Until(w.t, "other certificates", func() bool {
 		now := w.serials()
 		for name, serial := range before {
@@ -305,6 +357,33 @@ func (w *world) rotates() {
 		if w.pid(name) != pid {
 			w.t.Errorf("%s was started anew", name)
 		}
+	}
+}
+
+// renews has certificates end soon: they are made anew with nobody's word, and reach
+// those who show them.
+func (w *world) renews() {
+	w.t.Helper()
+	ca := w.file("drover/tls/ca.crt")
+	// They count from five minutes ago, so that less than a third is left at once.
+	w.others(func() { w.applies("{certificate_lifetime: 145s}\n") })
+	w.others(func() {
+		if out, err := w.drover("env", "drift", "meta", "--now"); err != nil {
+			w.t.Fatalf("%v: %s", err, out)
+		}
+	})
+	if w.file("drover/tls/ca.crt") != ca {
+		w.t.Error("the authority, which lives for years, was made anew")
+	}
+}
+
+// rotates replaces the authority and all certificates while everybody goes on.
+func (w *world) rotates() {
+	w.t.Helper()
+	ca := w.file("drover/tls/ca.crt")
+	w.others(func() { w.applies("{certificate_turn: second, certificate_lifetime: 8760h, agents: [edge]}\n") })
+	if w.file("drover/tls/ca.crt") == ca {
+		w.t.Error("the authority is the same")
 	}
 	w.admitted()
 	w.healthy()

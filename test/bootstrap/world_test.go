@@ -140,7 +140,12 @@ func (w *world) boot(killAfter int, more ...string) (lines []line, said string, 
 // steps is boot wherever the arguments say.
 func (w *world) steps(killAfter int, args ...string) (lines []line, said string, killed bool, code int) {
 	w.t.Helper()
-	cmd := w.command(args...)
+	return w.follow(killAfter, w.command(args...))
+}
+
+// follow is steps of a command that tells them.
+func (w *world) follow(killAfter int, cmd *exec.Cmd) (lines []line, said string, killed bool, code int) {
+	w.t.Helper()
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	cmd.WaitDelay = time.Second

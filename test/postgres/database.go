@@ -50,6 +50,14 @@ func Fresh(t testing.TB, admin string) string {
 	return u.String()
 }
 
+// Exec has a database do something, as whoever runs it would.
+func Exec(t testing.TB, dsn, sql string) {
+	t.Helper()
+	if err := exec1(dsn, sql); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func exec1(dsn, sql string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

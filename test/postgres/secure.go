@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -43,6 +44,38 @@ func (s *Server) Secure(t testing.TB, user, ca, certificate, key string) {
 	if err != nil {
 		t.Fatalf("cannot secure PostgreSQL: %v", err)
 	}
+}
+
+// Mount has the server start anew as a container of it does: with files that are root's
+// and readable by its group, as a kubelet lays them at a path, and with arguments that
+// name them there. Its rules let the administrator of the test in besides.
+func (s *Server) Mount(t testing.TB, path string, files map[string][]byte, args []string) {
+	t.Helper()
+	s.Stop()
+	dir := filepath.Join(s.dir, "mounted")
+	err := os.RemoveAll(dir)
+	if err == nil {
+		err = os.Mkdir(dir, 0o755)
+	}
+	for name, data := range files {
+		if name == "pg_hba.conf" {
+			data = append([]byte("host all postgres 127.0.0.1/32 scram-sha-256\n"), data...)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), data, 0o440)
+		}
+		if err == nil {
+			err = share(filepath.Join(dir, name))
+		}
+	}
+	if err != nil {
+		t.Fatalf("cannot lay the files of PostgreSQL: %v", err)
+	}
+	s.args = nil
+	for _, a := range args {
+		s.args = append(s.args, strings.ReplaceAll(a, path+"/", dir+"/"))
+	}
+	s.Start(t)
 }
 
 // Encrypted is the DSN of a database for a user who shows a certificate.

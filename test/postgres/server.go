@@ -27,6 +27,7 @@ type Server struct {
 	port     int
 	password string
 	bin      string
+	args     []string // more of them, of Mount
 
 	shell *exec.Cmd
 	leash io.WriteCloser
@@ -140,10 +141,11 @@ func (s *Server) launch() error {
 		return err
 	}
 	defer logs.Close()
-	s.shell = exec.Command("/bin/sh", "-c", watchdog, "sh", s.dir,
+	args := []string{"-c", watchdog, "sh", s.dir,
 		filepath.Join(s.bin, "postgres"), "-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=on",
-		"-c", "max_connections=200", "-c", "shared_buffers=256MB", "-c", "max_wal_size=2GB")
+		"-c", "max_connections=200", "-c", "shared_buffers=256MB", "-c", "max_wal_size=2GB"}
+	s.shell = exec.Command("/bin/sh", append(args, s.args...)...)
 	s.shell.Dir = s.dir
 	s.shell.Stdout, s.shell.Stderr = logs, logs
 	unprivileged(s.shell)

@@ -8,3 +8,5 @@ import "os/exec"
 func unprivileged(*exec.Cmd) {}
 
 func hand(...string) error { return nil }
+
+func share(string) error { return nil }
