@@ -92,10 +92,13 @@ type Platform struct {
 	Nodes   int64  `json:"nodes,omitempty"`
 	Routes  string `json:"routes,omitempty" doc:"What carries hosts: route, gateway, ingress, proxy"`
 	// Of an Argo CD, counted every three minutes.
-	Applications int64 `json:"applications,omitempty" doc:"Applications of deployments"`
-	Reconciled   int64 `json:"reconciled,omitempty" doc:"Of these, those that Argo CD had compared within three minutes"`
-	Operations   int64 `json:"operations,omitempty" doc:"Operations that are shown as custom resources"`
-	Jsonnet      bool  `json:"jsonnet,omitempty" doc:"Argo CD evaluates Jsonnet"`
+	Applications int64  `json:"applications,omitempty" doc:"Applications of deployments"`
+	Reconciled   int64  `json:"reconciled,omitempty" doc:"Of these, those that Argo CD had compared within three minutes"`
+	Operations   int64  `json:"operations,omitempty" doc:"Operations that are shown as custom resources"`
+	Jsonnet      bool   `json:"jsonnet,omitempty" doc:"Argo CD evaluates Jsonnet"`
+	NoHealth     bool   `json:"no_health,omitempty" doc:"Argo CD does not tell the health of single resources"`
+	Left         string `json:"left,omitempty" doc:"Applications with Drover's label that no deployment is about; the first few of many"`
+	Resting      string `json:"resting,omitempty" doc:"Services that the agent calls and gives a rest, because they failed"`
 }
 
 // Condition of an item, as Kubernetes words it.

@@ -213,10 +213,13 @@ type Platform struct {
 	Nodes   int64  `json:"nodes,omitempty"`
 	Routes  string `json:"routes,omitempty"`
 	// Figures of an Argo CD, which its agent counts every few minutes.
-	Applications int64 `json:"applications,omitempty"`
-	Reconciled   int64 `json:"reconciled,omitempty"`
-	Operations   int64 `json:"operations,omitempty"`
-	Jsonnet      bool  `json:"jsonnet,omitempty"`
+	Applications int64  `json:"applications,omitempty"`
+	Reconciled   int64  `json:"reconciled,omitempty"`
+	Operations   int64  `json:"operations,omitempty"`
+	Jsonnet      bool   `json:"jsonnet,omitempty"`
+	NoHealth     bool   `json:"no_health,omitempty"`
+	Left         string `json:"left,omitempty"`    // Applications that no deployment is about
+	Resting      string `json:"resting,omitempty"` // services that the agent gives a rest, because they failed
 }
 
 // Units of one instance type, as the agent counts them.

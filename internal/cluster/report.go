@@ -89,6 +89,11 @@ func (t *Told) check() error {
 			return fault.New(fault.Invalid, "versions and words on the platform are plain text of at most %d bytes", maxVersion)
 		}
 	}
+	for _, text := range []string{t.Platform.Resting, t.Platform.Left} {
+		if len(text) > maxMessage || strings.ContainsFunc(text, unicode.IsControl) || !utf8.ValidString(text) {
+			return fault.New(fault.Invalid, "what rests or is left is named in plain text of at most %d bytes", maxMessage)
+		}
+	}
 	p := t.Platform
 	if min(p.Nodes, p.Applications, p.Reconciled, p.Operations) < 0 || p.Reconciled > p.Applications || t.Protocol < 0 {
 		return fault.New(fault.Invalid, "neither nodes nor protocols nor Argo CD's figures are fewer than none, and no more is reconciled than there is")

@@ -335,7 +335,10 @@ func TestNoRecordNoDeed(t *testing.T) {
 		do()
 	}
 	failing(func() {
-		o.do(t, "full", "DELETE", adminKafkas+"/"+id+"?async=true", "").refused("not on record, not done", 503, "9")
+		e := o.do(t, "full", "DELETE", adminKafkas+"/"+id+"?async=true", "").refused("not on record, not done", 503, "9")
+		if e.Reason != "the call cannot be put on record; try again" {
+			t.Errorf("an operator reads %q", e.Reason)
+		}
 		o.do(t, "alice", "DELETE", adminKafkas+"/"+id+"?async=true", "").refused("hidden whatever happens", 404, "7")
 		for deadline := time.Now().Add(10 * time.Second); !strings.Contains(o.logs.String(), "a hidden call is not on record"); runtime.Gosched() {
 			if time.Now().After(deadline) {

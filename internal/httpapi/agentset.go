@@ -268,7 +268,17 @@ func (n *news) read(ctx context.Context, h *hub) {
 func (h *hub) put(n *news) {
 	had := h.items[n.object.ID]
 	if len(had) > 0 && had[0].version >= n.object.Version {
-		return
+		if n.object.Version > 1 || n.seq <= had[0].changed {
+			return
+		}
+		// The ledger has lost it and it was made anew. Until it says what data planes must
+		// have, they have what they had.
+		for _, was := range had {
+			was.version = 1
+		}
+		if len(n.items) == 0 {
+			return
+		}
 	}
 	var have []*hubItem
 	for _, was := range had {

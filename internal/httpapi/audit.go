@@ -204,7 +204,7 @@ func (s *server) recordBehind(r *http.Request, call operation.Audit, phase strin
 }
 
 func notRecorded(err error) error {
-	return fault.New(fault.Unavailable, "the call cannot be put on record: %w", err)
+	return fault.New(fault.Unavailable, "the call cannot be put on record: %w", err).Because(noRecord)
 }
 
 func (s *server) record(r *http.Request, call operation.Audit, phase string, status int) error {

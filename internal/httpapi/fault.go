@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -91,6 +92,38 @@ var kinds = map[fault.Kind]int{
 	fault.Denied: 11, fault.Exhausted: 24, fault.Unavailable: 9,
 }
 
+// causes are what users may know of what this server stands on: a sentence for a
+// reason, and never an error's own text.
+var causes = map[string]string{
+	"disk-full":       "the disk is full",
+	"disk-fails":      "the disk fails",
+	"database-away":   "the database does not answer",
+	"database-busy":   "the database does not keep up",
+	"outcome-unknown": "whether it was done is not known",
+	noRecord:          "the call cannot be put on record",
+}
+
+const noRecord = "no-record"
+
+// causeOf is the first word that is known of an error; of one that cannot be put on
+// record, also why not.
+func causeOf(err error) string {
+	said := ""
+	var e *fault.Error
+	for ; errors.As(err, &e) && e.Kind == fault.Unavailable; err = e.Unwrap() {
+		switch word := causes[e.Reason]; {
+		case word == "":
+		case said == "" && e.Reason == noRecord:
+			said = word
+		case said == "":
+			return word
+		case e.Reason != "outcome-unknown": // nothing but the record was tried
+			return said + ": " + word
+		}
+	}
+	return cmp.Or(said, "the service is not available at the moment")
+}
+
 // answer is what an error becomes on the wire.
 type answer struct {
 	status int
@@ -127,12 +160,12 @@ func answerTo(err error, own map[string]int64) answer {
 		// Nothing about a defect is for users; the log has it.
 		return answer{status: 500, code: 9, reason: "internal error"}
 	case fault.Unavailable:
-		// Nor about what this server stands on. What it could not do at whom it
+		// Of what this server stands on, a word that gives nothing away. What it could not do at whom it
 		// depends on has a number of its own.
 		if c, _ := lookup(id); ok && c.status >= 500 {
 			return answer{status: c.status, code: id, reason: c.text + "; try again", retry: 1}
 		}
-		return answer{status: 503, code: 9, reason: "the service is not available at the moment; try again", retry: 1}
+		return answer{status: 503, code: 9, reason: causeOf(err) + "; try again", retry: 1}
 	}
 	c, known := lookup(a.code)
 	if !known {

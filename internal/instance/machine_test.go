@@ -35,6 +35,7 @@ type world struct {
 	t        judge
 	dir      string
 	clock    time.Time
+	failed   error // what a round ended with last: the loop logs it
 	ledger   *sqlledger.Ledger
 	registry offerings
 	service  *instance.Service
@@ -134,7 +135,9 @@ func (w *world) run(work ledger.Work) bool { return w.runWith(work, func() {}) }
 func (w *world) runWith(work ledger.Work, meanwhile func()) bool {
 	ctx := context.Background()
 	res, err := w.worker.Reconcile(ctx, reconcile.Task{Ref: work.Ref, Org: work.Org, Cause: work.Cause, Token: work.Token})
-	meanwhile()
+	if meanwhile(); err != nil {
+		w.failed = err
+	}
 	set := res.Write
 	if set.Actor == "" {
 		set.Actor, set.Cause = "system", work.Cause

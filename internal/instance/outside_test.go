@@ -240,6 +240,28 @@ func TestTroubleOutside(t *testing.T) {
 	}
 }
 
+// Without name servers everything goes on that needs no new host: what has its own is
+// changed, stopped and started.
+func TestWhatNeedsNoNewHostGoesOn(t *testing.T) {
+	w, out, _ := newStage(t)
+	w.order("band", instance.Create{Name: "queen"})
+	w.rounds()
+	in := w.one()
+	out.down["dns"] = away
+	for _, c := range []struct{ body, phase string }{{`{"suspended":true}`, instance.Suspended}, {`{"suspended":false}`, instance.Ready}} {
+		_, err := w.service.UpdateAdmin(alice, "band", in.ID, body(c.body))
+		w.must(err)
+		w.rounds()
+		if now := w.one(); now.Phase != c.phase || len(out.records) != 2 {
+			t.Errorf("%s: %s, %q, %d records", c.body, now.Phase, now.Status.Message, len(out.records))
+		}
+	}
+	w.pass(time.Hour) // it is looked at meanwhile
+	if now := w.one(); now.Phase != instance.Ready || len(out.records) != 2 {
+		t.Errorf("after an hour: %s, %q, %d records", now.Phase, now.Status.Message, len(out.records))
+	}
+}
+
 // A deletion waits for whoever is down, for as long as it takes, and says so;
 // nothing is given back twice.
 func TestADeletionIsNeverGivenUp(t *testing.T) {

@@ -128,6 +128,9 @@ func TestHooksThatAreAwayAreWaitedFor(t *testing.T) {
 			if in := w.one(); in.Phase != instance.Preparing {
 				t.Errorf("without it: %s", in.Phase)
 			}
+			if w.failed == nil || w.failed.Error() != "the hook of phase preparing cannot be reached" {
+				t.Errorf("after the first call the log says %v", w.failed)
+			}
 			for left := c.away; left > 0; left -= 10 * time.Second {
 				w.pass(10 * time.Second)
 			}
