@@ -290,10 +290,26 @@ func TestIdleFleet(t *testing.T) {
 		u := user(t, s, "alice", "acme")
 		load(t, s.PID(), 8, time.Minute, 1000, func(i int64) (int, error) { return create(u, fmt.Sprintf("rex-%d", i)) })
 		p.await(t, "ready", 1000, time.Minute)
-		before := commits(t, s)
+		before := atRest(t, s)
 		time.Sleep(35 * time.Second) // what is measured is that nothing happens
 		report("writes of an idle fleet of 1,000 in 35 s", e.name, fmt.Sprint(commits(t, s)-before), "0")
 	})
+}
+
+// atRest waits until what was done is told and sealed too: three seconds without a
+// commit. It returns their number.
+func atRest(t *testing.T, s *drover.Server) int64 {
+	t.Helper()
+	n, since := commits(t, s), time.Now()
+	for start := time.Now(); time.Since(since) < 3*time.Second; time.Sleep(100 * time.Millisecond) {
+		if now := commits(t, s); now != n {
+			n, since = now, time.Now()
+		}
+		if time.Since(start) > time.Minute {
+			t.Fatal("it never comes to rest")
+		}
+	}
+	return n
 }
 
 // commits counts the batches that the server has written.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -258,7 +259,7 @@ func TestBacklog(t *testing.T) {
 }
 
 // nowhere is a sink that makes of every event what is sent, and sends nothing.
-type nowhere struct{ n int }
+type nowhere struct{ n atomic.Int64 }
 
 // Deliver implements subscription.Sink.
 func (w *nowhere) Deliver(_ context.Context, _ subscription.Subscription, events []subscription.Event) (int, error) {
@@ -267,7 +268,7 @@ func (w *nowhere) Deliver(_ context.Context, _ subscription.Subscription, events
 			return 0, err
 		}
 	}
-	w.n += len(events)
+	w.n.Add(int64(len(events)))
 	return len(events), nil
 }
 
@@ -277,8 +278,8 @@ func readAll(t *testing.T, l *sqlledger.Ledger, most int) (n int, took time.Dura
 	r := newReader(t, l)
 	defer r.leave()
 	began := time.Now()
-	for r.to.n < most {
-		r.read(t)
+	for int(r.to.n.Load()) < most && !t.Failed() {
+		r.read(t.Context(), t, subscription.BusID)
 	}
-	return r.to.n, time.Since(began)
+	return int(r.to.n.Load()), time.Since(began)
 }

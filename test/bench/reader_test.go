@@ -22,7 +22,7 @@ import (
 	"github.com/droverhq/drover/test/rabbitmq"
 )
 
-// reader is the reader of the bus, without a broker.
+// reader are the two readers of the log that there are for a broker, without it.
 type reader struct {
 	leave   func() // before its ledger is closed
 	l       *sqlledger.Ledger
@@ -39,23 +39,34 @@ func newReader(t *testing.T, l *sqlledger.Ledger) *reader {
 	leave := func() { stop(); wg.Wait() }
 	t.Cleanup(leave)
 	return &reader{leave, l, subscription.NewService(subscription.Config{Store: l, Keeper: l, Log: l, Feed: feed,
-		Encoder: httpapi.Events{Offerings: &offering.Registry{}}, Kinds: httpapi.EventKinds(), Sinks: map[string]subscription.Sink{subscription.ToBus: to}}), to}
+		Encoder: httpapi.Events{Offerings: &offering.Registry{}}, Kinds: httpapi.EventKinds(), Sinks: map[string]subscription.Sink{subscription.ToBus: to, subscription.ToAnswers: &nowhere{}}}), to}
 }
 
-// read takes a turn, as the loop gives it.
-func (r *reader) read(t *testing.T) (more bool) {
+// read takes a turn of one of them, as the loop gives it.
+func (r *reader) read(ctx context.Context, t *testing.T, id string) {
 	t.Helper()
-	before := r.to.n
-	out, err := r.service.Reconcile(t.Context(), reconcile.Task{Ref: ledger.Ref{Kind: subscription.Kind.Name, ID: subscription.BusID}})
+	out, err := r.service.Reconcile(ctx, reconcile.Task{Ref: ledger.Ref{Kind: subscription.Kind.Name, ID: id}})
 	if err == nil && len(out.Write.Puts) > 0 {
 		out.Write.Cause = ledger.BySchedule("bench") // which the loop fills in
-		_, err = r.l.Commit(t.Context(), out.Write)
+		_, err = r.l.Commit(context.WithoutCancel(ctx), out.Write)
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		t.Error(err)
-		return false
 	}
-	return r.to.n > before
+}
+
+// beside has both read all the while, until it is called.
+func (r *reader) beside(t *testing.T) (leave func()) {
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for _, id := range []string{subscription.BusID, subscription.AnswersID} {
+		wg.Go(func() {
+			for ctx.Err() == nil && !t.Failed() {
+				r.read(ctx, t, id)
+			}
+		})
+	}
+	return func() { stop(); wg.Wait() }
 }
 
 // TestReaderCost writes by turns without and with somebody who reads and encodes the
@@ -83,68 +94,74 @@ func TestReaderCost(t *testing.T) {
 			t.Fatalf("no instance to copy: %v", err)
 		}
 		r := newReader(t, l)
-		var names atomic.Int64
-		// write commits for two seconds and tells how many, and how long each took.
-		write := func(pause time.Duration) (n int, took []time.Duration) {
+		var written, told atomic.Int64
+		// write commits for half a second and tells how many a second, and how long each took.
+		write := func(pause time.Duration) (rate float64, took []time.Duration) {
 			var mu sync.Mutex
 			var wg sync.WaitGroup
-			end := time.Now().Add(2 * time.Second)
+			began := time.Now()
+			end := began.Add(500 * time.Millisecond)
 			for range 16 {
 				wg.Go(func() {
 					for next := time.Now(); time.Now().Before(end); next = next.Add(pause) {
 						if pause > 0 {
 							time.Sleep(time.Until(next))
 						}
-						o := variant(found[0], int(names.Add(1)))
+						o := variant(found[0], int(written.Add(1)))
 						began := time.Now()
 						if _, err := l.Commit(context.Background(), ledger.Set{Actor: "bench", Cause: ledger.BySchedule("bench"), Puts: []ledger.Put{{Object: o, Op: "create"}}}); err != nil {
 							t.Error(err)
 							return
 						}
 						mu.Lock()
-						n, took = n+1, append(took, time.Since(began))
+						took = append(took, time.Since(began))
 						mu.Unlock()
 					}
 				})
 			}
 			wg.Wait()
-			return n, took
+			return float64(len(took)) / time.Since(began).Seconds(), took
 		}
+		// caughtUp has the reader read what was written without it: that is not its work
+		// of the next turn.
+		caughtUp := func() {
+			leave := r.beside(t)
+			defer leave()
+			for end := time.Now().Add(time.Minute); r.to.n.Load()-told.Load() < written.Load(); time.Sleep(time.Millisecond) {
+				if time.Now().After(end) || t.Failed() {
+					t.Fatalf("%d of %d were told", r.to.n.Load()-told.Load(), written.Load())
+				}
+			}
+		}
+		func() { // what there was before
+			leave := r.beside(t)
+			defer leave()
+			for before := int64(-1); before != r.to.n.Load(); time.Sleep(time.Second) {
+				before = r.to.n.Load()
+			}
+			told.Store(r.to.n.Load())
+		}()
 		for _, c := range []struct {
 			what  string
 			pause time.Duration
 		}{{"as fast as it goes", 0}, {"at 1,000/s", 16 * time.Millisecond}} {
-			var counts [2][]int
 			var took [2][]time.Duration
-			for round := range 12 {
-				with := round % 2
-				for r.read(t) { // what was written without it is not its work now
+			measured := byTurns(rounds(30), func(with bool) float64 {
+				caughtUp()
+				i := 0
+				if with {
+					i = 1
+					leave := r.beside(t)
+					defer leave()
 				}
-				stop, done := make(chan struct{}), make(chan struct{})
-				go func() {
-					defer close(done)
-					for tick := time.NewTicker(5 * time.Millisecond); with == 1; {
-						select {
-						case <-stop:
-							tick.Stop()
-							return
-						case <-tick.C:
-							for r.read(t) {
-							}
-						}
-					}
-				}()
-				n, each := write(c.pause)
-				close(stop)
-				<-done
-				counts[with], took[with] = append(counts[with], n), append(took[with], each...)
-			}
-			middle := func(all []int) float64 { slices.Sort(all); return float64(all[len(all)/2]) / 2 }
-			alone, beside := middle(counts[0]), middle(counts[1])
+				rate, each := write(c.pause)
+				took[i] = append(took[i], each...)
+				return rate
+			})
 			for i := range took {
 				slices.Sort(took[i])
 			}
-			report("commits without / with a reader of the log beside, "+c.what, e.name, fmt.Sprintf("%.0f / %.0f per second (%.1f %%), p50 %s / %s, p99 %s / %s (load %s)", alone, beside, 100*(alone-beside)/alone,
+			report("commits without / with a reader of the log beside, "+c.what, e.name, fmt.Sprintf("%s, p50 %s / %s, p99 %s / %s (load %s)", measured,
 				ms(quantile(took[0], .5)), ms(quantile(took[1], .5)), ms(quantile(took[0], .99)), ms(quantile(took[1], .99)), load1()), "< 5 %")
 		}
 	})
