@@ -38,9 +38,11 @@ build: ## bin/drover
 run: build ## a whole control plane on this machine: API on 127.0.0.1:8000, routes on 127.0.0.1:8080
 	bin/drover up
 
-ENGINE = $(shell command -v docker || command -v podman)
-bootstrap: build ## everything that Drover needs, and Drover itself, from nothing; ARGS="--location ..." for elsewhere than this machine
-	@GO='$(GO)' ENGINE='$(ENGINE)' VERSION='$(VERSION)' deploy/bootstrap.sh $(ARGS)
+# The first that works: a docker without its daemon builds nothing.
+ENGINE   = $(shell for e in docker podman buildah; do if $$e info >/dev/null 2>&1; then command -v $$e; break; fi; done)
+REGISTRY =
+bootstrap: build ## everything that Drover needs, and Drover itself, from nothing; ARGS="--location ..." for elsewhere than this machine, REGISTRY=... where its image is pushed
+	@GO='$(GO)' ENGINE='$(ENGINE)' REGISTRY='$(REGISTRY)' VERSION='$(VERSION)' deploy/bootstrap.sh $(ARGS)
 
 run/docs: build ## the API's documentation on 127.0.0.1:8082
 	bin/drover docs --listen 127.0.0.1:8082
@@ -62,7 +64,7 @@ test: ## all tests, with the servers they need (PostgreSQL, RabbitMQ, BIND, an e
 	@test/with-promtool.sh test/with-dns.sh test/with-rabbitmq.sh test/with-postgres.sh sh -c '$(GO) test -json $(UNIT) | $(GO) run ./test/report test'
 
 e2e: build ## tests on the built binary, on Keycloak, Kubernetes, Argo CD, Consul, OpenBao and RabbitMQ, with clients of other fleet managers, and with made-up requests
-	@test/with-kubernetes.sh test/with-argocd.sh test/with-backends.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-rabbitmq.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -vet=off -p $(ATONCE) -count=1 -timeout 45m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
+	@test/with-kubernetes.sh test/with-argocd.sh test/with-backends.sh test/with-buildah.sh test/with-clients.sh test/with-schemathesis.sh test/with-dns.sh test/with-keycloak.sh test/with-rabbitmq.sh test/with-postgres.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" $(GO) test -json -vet=off -p $(ATONCE) -count=1 -timeout 45m -tags e2e $(or $(E2E),./test/...) | $(GO) run ./test/report e2e'
 
 e2e/large: build ## deployments of repositories of 2 GiB (some minutes, and 6 GB below the directory for temporary files)
 	@test/with-kubernetes.sh test/with-argocd.sh sh -c 'DROVER_TEST_BINARY="$$PWD/bin/drover" DROVER_TEST_REPOSITORY_MIB=$(or $(MIB),2048) $(GO) test -count=1 -timeout 60m -v -tags e2e -run "^TestLargeRepositories$$" ./test/gitops'
@@ -83,7 +85,7 @@ servers: ## the servers that tests need and that are fetched or built into the c
 	@$(GO) run ./test/servers/fetch all
 
 bench: build ## the table of docs/benchmarks.md, measured here (starts its own PostgreSQL, with fsync on)
-	@test/with-rabbitmq.sh test/with-postgres.sh true # installs what is missing
+	@test/with-kubernetes.sh test/with-argocd.sh test/with-promtool.sh test/with-rabbitmq.sh test/with-postgres.sh true # installs what is missing
 	@DROVER_TEST_POSTGRES= DROVER_TEST_BINARY="$$PWD/bin/drover" sh -c 'for p in "-run TestTransitionTable ./internal/sqlledger" ./test/bench; do $(GO) test -tags bench -count=1 -timeout 150m -v $$p || exit 1; done'
 
 lint: ## static analysis beyond vet

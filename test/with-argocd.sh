@@ -12,17 +12,6 @@ set -u
 
 say() { echo "with-argocd: $*" >&2; }
 
-install() {
-	[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
-	say "installing $* (this takes a minute)"
-	log=$(mktemp) || return 1
-	{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; } >"$log" 2>&1
-	rc=$?
-	[ "$rc" = 0 ] || { say "apt-get failed:" && tail -n 5 "$log" >&2; }
-	rm -f "$log"
-	return "$rc"
-}
-
 has_redis() { command -v redis-server >/dev/null 2>&1; }
 
 if [ "${DROVER_TEST_NO_ARGOCD:-}" = 1 ]; then
@@ -30,7 +19,7 @@ if [ "${DROVER_TEST_NO_ARGOCD:-}" = 1 ]; then
 fi
 if [ "${DROVER_TEST_NO_KUBERNETES:-}" = 1 ]; then
 	reason="there is no Kubernetes"
-elif ! has_redis && ! { install redis-server && has_redis; }; then
+elif ! has_redis && ! { "$(dirname "$0")/install.sh" redis-server && has_redis; }; then
 	reason="there is no Redis (apt-get install -y redis-server)"
 elif ! "${GO:-go}" run ./test/servers/fetch argocd helm kustomize; then
 	reason="it cannot be built (output above)"

@@ -17,15 +17,6 @@ say() { echo "with-dns: $*" >&2; }
 log=$(mktemp) || exit 1
 trap 'rm -f "$log"' EXIT
 
-install() {
-	[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
-	say "installing $* (this takes a minute)"
-	{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; } >"$log" 2>&1 && return
-	say "apt-get failed:"
-	tail -n 5 "$log" >&2
-	return 1
-}
-
 missing() {
 	if [ "${CI:-}" = true ]; then
 		say "no $1: $2. CI=true wants every server."
@@ -41,7 +32,7 @@ has_named() {
 	return 1
 }
 
-if [ "${DROVER_TEST_NO_BIND:-}" != 1 ] && ! has_named && ! { install bind9 && has_named; }; then
+if [ "${DROVER_TEST_NO_BIND:-}" != 1 ] && ! has_named && ! { "$(dirname "$0")/install.sh" bind9 && has_named; }; then
 	missing BIND "it is not installed (apt-get install -y bind9)"
 	export DROVER_TEST_NO_BIND=1
 fi
@@ -51,7 +42,7 @@ bring() {
 	say "fetching moto $MOTO into $venv"
 	rm -rf "$venv"
 	if ! python3 -m venv "$venv" >"$log" 2>&1; then
-		install python3 python3-venv || return 1
+		"$(dirname "$0")/install.sh" python3 python3-venv || return 1
 		rm -rf "$venv"
 		python3 -m venv "$venv" >"$log" 2>&1 || return 1
 	fi

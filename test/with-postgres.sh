@@ -30,18 +30,7 @@ find_bin() {
 }
 
 bin=$(find_bin)
-if [ -z "$bin" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-	say "PostgreSQL is not installed: installing it (this takes a minute)"
-	log=$(mktemp)
-	if { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends postgresql; } >"$log" 2>&1; then
-		bin=$(find_bin)
-	else
-		say "apt-get failed:"
-		tail -n 5 "$log" >&2
-	fi
-	rm -f "$log"
-fi
-
+if [ -z "$bin" ] && "$(dirname "$0")/install.sh" postgresql; then bin=$(find_bin); fi
 if [ -z "$bin" ]; then
 	reason="it is not installed (apt-get install -y postgresql)"
 fi

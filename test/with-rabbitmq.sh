@@ -12,18 +12,6 @@ set -u
 
 say() { echo "with-rabbitmq: $*" >&2; }
 
-install() {
-	[ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
-	say "installing $* (this takes some minutes)"
-	log=$(mktemp) || return 1
-	# RUNLEVEL=1 keeps the package from starting a node of its own, which would be open to the network.
-	{ apt-get update && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"; } >"$log" 2>&1
-	rc=$?
-	[ "$rc" = 0 ] || { say "apt-get failed:" && tail -n 5 "$log" >&2; }
-	rm -f "$log"
-	return "$rc"
-}
-
 has_server() {
 	for ctl in /usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin/rabbitmqctl /opt/homebrew/sbin/rabbitmqctl /usr/local/sbin/rabbitmqctl; do
 		[ -e "$ctl" ] && return
@@ -34,7 +22,7 @@ has_server() {
 if [ -n "${DROVER_TEST_RABBITMQ:-}" ] || [ "${DROVER_TEST_NO_RABBITMQ:-}" = 1 ]; then
 	exec "$@"
 fi
-if ! has_server && ! { install rabbitmq-server && has_server; }; then
+if ! has_server && ! { "$(dirname "$0")/install.sh" rabbitmq-server && has_server; }; then
 	reason="it is not installed (apt-get install -y rabbitmq-server)"
 else
 	run=$(mktemp -d "${TMPDIR:-/tmp}/drover-with-rabbitmq.XXXXXX") || exit 1

@@ -20,6 +20,7 @@ import (
 // room is a data directory that can be made narrow and wide again.
 type room struct {
 	dir    string
+	word   string // that whoever writes is told
 	narrow func(t *testing.T, s *drover.Server)
 	widen  func(t *testing.T, s *drover.Server)
 }
@@ -40,7 +41,7 @@ func TestDiskFull(t *testing.T) {
 // limited bounds the size of every file that the server writes.
 func limited(t *testing.T) room {
 	return room{
-		dir: t.TempDir(),
+		dir: t.TempDir(), word: "whether it was done is not known; try again", // SQLite takes it for a disk that fails
 		narrow: func(t *testing.T, s *drover.Server) {
 			largest := int64(0)
 			for _, name := range []string{"drover.db", "drover.db-wal"} {
@@ -79,7 +80,7 @@ func mounted(t *testing.T) (room, bool) {
 	})
 	filler := filepath.Join(dir, "filler")
 	return room{
-		dir: filepath.Join(dir, "data"),
+		dir: filepath.Join(dir, "data"), word: "the disk is full; try again",
 		narrow: func(t *testing.T, _ *drover.Server) {
 			var fs syscall.Statfs_t
 			if err := syscall.Statfs(dir, &fs); err != nil {
@@ -115,6 +116,9 @@ func diskFull(t *testing.T, r room) {
 		_, err := c.Create(ctx, "dinosaurs", v1.CreateInstance{Name: name})
 		if err == nil {
 			return http.StatusAccepted
+		}
+		if got := word(err); client.Status(err) == http.StatusServiceUnavailable && got != r.word {
+			t.Errorf("an order on a full disk is told %q", got)
 		}
 		return client.Status(err)
 	}

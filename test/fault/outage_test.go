@@ -26,20 +26,30 @@ func TestDatabaseGoesAway(t *testing.T) {
 	s := drover.Up(t, "--database", db.URL("postgres"))
 	l := newLoad(t, s)
 
-	l.until("orders before the outage", func() bool { return l.accepted.Load() >= 5 })
+	l.until("orders before the outage", func() bool { return l.accepted.Load() >= 5 && len(drover.Instances(s.DataDir)) > 0 })
 	l.ease()
 	db.Stop()
 	l.press()
 	back := time.NewTimer(10 * time.Second) // the outage; long enough for every timeout inside to pass
-	l.until("refusals", func() bool { return l.refused.Load() >= 5 })
+	l.until("refusals", func() bool { return l.refused.Load() >= 5 && l.unread.Load() >= 5 })
+	l.until("somebody to be told why", func() bool { return l.heard("the database does not answer; try again") })
 	l.until("/readyz to say so", func() bool { return readyz(s) == http.StatusServiceUnavailable })
 	if got := alive(s); got != http.StatusOK {
 		t.Errorf("/healthz answers %d: a restart would not bring the database back", got)
+	}
+	if got := status(s, "/metrics"); got != http.StatusOK {
+		t.Errorf("/metrics answers %d: it is what tells of the outage", got)
 	}
 	l.until("the doctor to say so", func() bool {
 		out, _, code := s.Run("doctor")
 		return code == 7 && strings.Contains(out, "CRITICAL  the ledger cannot be read")
 	})
+	// The agent needs no database: what dies is started again.
+	died := drover.KillInstances(s.DataDir)
+	l.until("what died to run again", func() bool { return len(drover.Instances(s.DataDir)) >= died })
+	if got := readyz(s); died == 0 || got != http.StatusServiceUnavailable {
+		t.Errorf("%d died, and /readyz answers %d", died, got)
+	}
 	<-back.C
 	l.ease()
 	db.Start(t)
@@ -65,11 +75,13 @@ type load struct {
 	client *client.Client
 
 	accepted, refused, read atomic.Int64
+	unread                  atomic.Int64 // lists that were refused
 	most                    atomic.Int64 // orders that the workers have taken before they pause
 	mu                      sync.Mutex
 	asked                   map[string]bool // true: acknowledged
 	stop                    chan struct{}
 	wg                      sync.WaitGroup
+	words                   map[string]int  // that whoever was refused was told
 	ready                   map[string]bool // seen by a watch that stays
 	endWatch                context.CancelFunc
 	watched                 chan struct{}
@@ -90,7 +102,7 @@ func newLoad(t *testing.T, s *drover.Server) *load {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &load{t: t, s: s, client: c, asked: map[string]bool{}, ready: map[string]bool{}, stop: make(chan struct{}), watched: make(chan struct{})}
+	l := &load{t: t, s: s, client: c, asked: map[string]bool{}, words: map[string]int{}, ready: map[string]bool{}, stop: make(chan struct{}), watched: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.endWatch = cancel
 	go l.watch(ctx)
@@ -146,9 +158,42 @@ func (l *load) one(name string) {
 		l.t.Errorf("an order was refused after %s", took)
 	case client.Status(err) == http.StatusServiceUnavailable:
 		l.refused.Add(1)
+		l.told(err)
 	default:
 		l.t.Errorf("an order got neither 202 nor 503: %v", err)
 	}
+}
+
+// told notes what somebody was told who was refused.
+func (l *load) told(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.words[word(err)]++
+}
+
+// heard tells whether some were told what is wrong, and that nobody was told anything
+// else than what the server has a word for.
+func (l *load) heard(wrong string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for word, n := range l.words {
+		switch word {
+		case "the database does not answer; try again", "the database does not keep up; try again",
+			"whether it was done is not known; try again", "the request took too long; try again":
+		default:
+			l.t.Errorf("%d were told %q", n, word)
+		}
+	}
+	return l.words[wrong] > 0
+}
+
+// word is the reason that a refusal gives.
+func word(err error) string {
+	var e *client.Error
+	if errors.As(err, &e) {
+		return e.Detail.Reason
+	}
+	return ""
 }
 
 // burst has many orders under way and returns when the first has got its answer.
@@ -173,12 +218,18 @@ func (l *load) look() {
 			return
 		case <-tick.C:
 		}
+		began := time.Now()
 		_, err := l.client.List(context.Background(), "dinosaurs", client.ListOptions{})
-		switch {
+		switch took := time.Since(began); {
 		case err == nil:
 			l.read.Add(1)
 		case client.Status(err) != http.StatusServiceUnavailable:
 			l.t.Errorf("a list got neither 200 nor 503: %v", err)
+		case took > late:
+			l.t.Errorf("a list was refused after %s", took)
+		default:
+			l.unread.Add(1)
+			l.told(err)
 		}
 	}
 }

@@ -126,7 +126,11 @@ func TestDatabaseFallsSilent(t *testing.T) {
 	if took := time.Since(muted); took > late {
 		t.Errorf("/readyz says so after %s", took)
 	}
-	l.until("refusals", func() bool { return l.refused.Load() >= 4 })
+	l.until("refusals", func() bool { return l.refused.Load() >= 4 && l.unread.Load() >= 1 })
+	l.until("somebody to be told why", func() bool { return l.heard("the database does not answer; try again") })
+	if got := status(s, "/metrics"); got != http.StatusOK {
+		t.Errorf("/metrics answers %d", got)
+	}
 	if got := alive(s); got != http.StatusOK {
 		t.Errorf("/healthz answers %d", got)
 	}

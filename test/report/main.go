@@ -70,6 +70,7 @@ var servers = []struct{ variable, name, brings string }{
 	{"DROVER_TEST_NO_RHOAS", "rhoas", "test/with-clients.sh true"},
 	{"DROVER_TEST_NO_SYNC", "the sync module of kas-fleetshard", "DROVER_TEST_SYNC_JAR=.../quarkus-run.jar (docs/clients.md)"},
 	{"DROVER_TEST_NO_PROMTOOL", "rules of Prometheus (promtool)", "test/with-promtool.sh true"},
+	{"DROVER_TEST_NO_BUILDAH", "images (buildah)", "apt-get install -y --no-install-recommends buildah"},
 	{"DROVER_TEST_NO_SCHEMATHESIS", "made-up requests (Schemathesis)", "test/with-schemathesis.sh true"},
 }
 

@@ -74,6 +74,26 @@ func TestProvidersMakeAndUnmake(t *testing.T) {
 	}
 }
 
+// Providers of clouds are not here to be asked whether they like them.
+func TestModulesOfExamplesAreWellFormed(t *testing.T) {
+	modules, err := filepath.Glob("../../examples/*/*/*.tf")
+	if err != nil || len(modules) < 3 {
+		t.Fatalf("the modules are %v, %v", modules, err)
+	}
+	for _, module := range modules {
+		text, err := os.ReadFile(module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := run(t, write(t, string(text)), "", "fmt", "-check", "-diff"); err != nil {
+			t.Errorf("%s: %v: %s", module, err, out)
+		}
+	}
+	if out, err := run(t, write(t, "output {"), "", "fmt", "-check"); err == nil {
+		t.Errorf("what is no module is one: %s", out)
+	}
+}
+
 func TestOtherProvidersAreNotFetched(t *testing.T) {
 	dir := write(t, `terraform { required_providers { other = { source = "hashicorp/null" } } }`)
 	out, err := run(t, dir, tofu.Config(t), "init", "-input=false")
