@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/droverhq/drover/test/argocd"
 	"github.com/droverhq/drover/test/gitserver"
@@ -64,18 +65,19 @@ func twoOfOne(t *testing.T, w *world) {
 	w.deploy(t, ns, "one", at(repo.URL, "one"))
 	w.synced(t, ns, "one", first)
 	w.deploy(t, ns, "two", at(repo.URL, "two"))
-	two := w.get(t, deployments, ns, "two").GetUID()
-	o := w.says(t, deployments, ns, "one", "SharedResourceWarning", "True SharedResourceWarning: ConfigMap/a is part of applications "+w.a.Namespace+"/")
-	t.Log(condition(o, "SharedResourceWarning"))
-	if got := condition(o, "SharedResourceWarning"); !strings.Contains(got, application(string(two))) {
-		t.Errorf("it does not name the other one: %s", got)
+	one, two := w.get(t, deployments, ns, "one").GetUID(), w.get(t, deployments, ns, "two").GetUID()
+	// Argo CD warns whichever has just lost the object to the other.
+	words := func(of, other types.UID) string {
+		return "True SharedResourceWarning: ConfigMap/a is part of applications " + w.a.Namespace + "/" + application(string(of)) + " and " + application(string(other))
 	}
+	w.says(t, deployments, ns, "one", "SharedResourceWarning", words(one, two))
+	w.says(t, deployments, ns, "two", "SharedResourceWarning", words(two, one))
 	w.value(t, ns, "c", "1")
 
 	second := repo.Commit(t, "main", files{"two/a.yaml": gitserver.Gone()})
 	w.push(t, repo, "main", w.pushSecret(t))
 	w.synced(t, ns, "two", second)
-	o = w.says(t, deployments, ns, "one", "SharedResourceWarning", "False SharedResourceWarningResolved")
+	o := w.says(t, deployments, ns, "one", "SharedResourceWarning", "False SharedResourceWarningResolved")
 	if got := condition(o, "SharedResourceWarning"); got != "False SharedResourceWarningResolved: " {
 		t.Errorf("resolved: the condition is %q", got)
 	}

@@ -48,6 +48,17 @@ func Detail(app *unstructured.Unstructured, run *runtime.SyncRun) (json.RawMessa
 	return detail(app, memory{Run: run})
 }
 
+// Warnings is what is told to an Application of those of others.
+func Warnings(app *unstructured.Unstructured, others ...*unstructured.Unstructured) []runtime.DeployedCondition {
+	return warnings(app, others)
+}
+
+// Sharers is sharers.
+func Sharers(app *unstructured.Unstructured) []string {
+	names, _ := sharers(app)
+	return names
+}
+
 // Moves is moves.
 func Moves(last, d runtime.Deployment) bool { return moves(last, d) }
 

@@ -37,6 +37,8 @@ type memory struct {
 	// it again.
 	diff   []runtime.ResourceDifference
 	noDiff string
+	// shared are warnings of others that are about this one's objects, too.
+	shared []runtime.DeployedCondition
 }
 
 // outcome of an operation.

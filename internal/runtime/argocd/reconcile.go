@@ -114,6 +114,7 @@ func (s *shift) make(ctx context.Context, e *keep.Entry, d runtime.Deployment, m
 	if m.diff, m.noDiff, later = s.diffs.of(e.Record.ID, d.Automated, app); later > 0 && (again == 0 || later < again) {
 		again = later
 	}
+	m.shared = s.warned(app)
 	seen := runtime.Observed{ID: e.Record.ID, Kind: e.Record.Kind, Generation: e.Record.Generation, State: runtime.Ready}
 	if seen.Detail, err = detail(app, *m); err != nil {
 		return none, 0, err

@@ -135,6 +135,11 @@ func detail(app *unstructured.Unstructured, m memory) (json.RawMessage, error) {
 		}
 		out.Conditions = append(out.Conditions, runtime.DeployedCondition{Type: c.Type, Message: short(c.Message, 4000)})
 	}
+	for _, c := range m.shared {
+		if !slices.Contains(out.Conditions, c) {
+			out.Conditions = append(out.Conditions, c)
+		}
+	}
 	out.Conditions = beset(out.Conditions, m.Trouble)
 	slices.SortStableFunc(out.Conditions, func(a, b runtime.DeployedCondition) int {
 		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Message, b.Message))

@@ -94,7 +94,7 @@ func (r *Runtime) begin(ctx context.Context, ks *keep.Shift) (keep.Worker, error
 }
 
 func (s *shift) follow(ctx context.Context, k kind) cache.SharedIndexInformer {
-	informer := dynamicinformer.NewFilteredDynamicInformer(s.r.objects, k.GroupVersionResource, s.r.cfg.ArgoCD, 0, cache.Indexers{byProject: projectOf},
+	informer := dynamicinformer.NewFilteredDynamicInformer(s.r.objects, k.GroupVersionResource, s.r.cfg.ArgoCD, 0, cache.Indexers{byProject: projectOf, bySharer: sharers},
 		func(o *metav1.ListOptions) { o.LabelSelector = managedLabel + "=" + managedBy }).Informer()
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		s.r.cfg.Logger.Debug("a watch ended", "resource", k.Resource, "error", err)
@@ -153,6 +153,7 @@ func (s *shift) event(k kind, before, after *unstructured.Unstructured) {
 		}
 		return
 	}
+	s.pass(before, after)
 	id, ours := s.needs.application(one.GetName())
 	switch {
 	case !ours:
