@@ -50,9 +50,12 @@ func (s *Server) rabbit(o bus.Options) (bus.Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	with := rabbitmq.Outside{Observer: s.calls, Dial: s.own.names.DialContext, Guard: s.keys, Lost: func(queue string) {
-		s.log.Warn("somebody has deleted a queue of the broker, and what was in it is lost: senders of commands that have heard neither accepted nor rejected send them again, with the same ids", "queue", queue)
-	}}
+	with := rabbitmq.Outside{Observer: s.calls, Dial: s.own.names.DialContext, Guard: s.keys,
+		Had: func(ctx context.Context, queue string) bool { return queue == command.Queue && s.commands.Heard(ctx) },
+		Lost: func(queue string) {
+			s.log.Warn("somebody has deleted a queue of the broker, and what was in it is lost: those who have sent commands of late are told to send again, with the same ids, what they have heard neither accepted nor rejected of", "queue", queue)
+			s.commands.Miss()
+		}}
 	if who != nil {
 		with.Login = who
 	}
@@ -130,7 +133,7 @@ func (s *Server) converse() []func(context.Context) error {
 			}
 		}
 		return s.commands.Run(ctx)
-	})
+	}, s.commands.Warn)
 }
 
 // once is the ledger that writes the record of a command with what it does.

@@ -17,7 +17,8 @@ import (
 const Progress = "progress"
 
 // Answer is what the sender of a command hears, as the data of a CloudEvent whose type
-// ends with what happened: accepted, rejected, progress, done, failed.
+// ends with what happened: accepted, rejected, progress, done, failed; or lost, of whatever
+// was not answered.
 type Answer struct {
 	Command   string    `json:"command"` // what it was, such as instance.create
 	Message   string    `json:"message"` // the sender's id

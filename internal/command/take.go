@@ -69,7 +69,8 @@ func (unobserved) Refused(context.Context, Refusal)    {}
 // Service takes commands.
 type Service struct {
 	Config
-	open index
+	open   index
+	missed chan time.Time // when a queue was found to be deleted
 }
 
 // NewService makes a service.
@@ -80,7 +81,7 @@ func NewService(c Config) *Service {
 	if c.Observer == nil {
 		c.Observer = unobserved{}
 	}
-	return &Service{Config: c, open: newIndex()}
+	return &Service{Config: c, open: newIndex(), missed: make(chan time.Time, 1)}
 }
 
 // Run takes commands until ctx ends.

@@ -173,7 +173,7 @@ func (o *own) asyncAPI() node {
 				"parameters": node{"org": node{"description": "Organisation, _ for none"}, "kind": node{}, "id": node{}, "what": node{"description": "created, updated, moved (to another phase), deleted; of a command: accepted, rejected, progress, done, failed"}},
 				"messages":   events},
 			"commands": node{"address": command.Queue, "title": "Requests, in the queue " + command.Queue, "messages": commands},
-			"answers":  node{"address": nil, "title": "How a command goes, at its reply address", "messages": node{"answer": message("answer", "How a command goes", attributes(node{"type": "string", "pattern": "^dev\\.drover\\.command\\.(accepted|rejected|progress|done|failed)$"}, ref("Answer")))}},
+			"answers":  node{"address": nil, "title": "How a command goes, at its reply address", "messages": node{"answer": message("answer", "How a command goes", attributes(node{"type": "string", "pattern": "^dev\\.drover\\.command\\.(accepted|rejected|progress|done|failed|lost)$"}, ref("Answer")))}},
 		},
 		"operations": node{
 			"tell":   node{"action": "send", "channel": node{"$ref": "#/channels/events"}, "summary": "At least once, in order for each subject"},

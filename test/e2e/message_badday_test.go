@@ -94,10 +94,20 @@ func diskAlarm(t *testing.T, d *badDay) {
 }
 
 // The queue of commands is deleted while they are taken, and while some lie in it: it
-// comes back by itself. Those are gone, and sent again they are done, once.
+// comes back by itself. Those are gone, their sender is told, also where no server ran, and
+// sent again they are done, once.
 func queueDeleted(t *testing.T, d *badDay) {
+	d.order(t, []string{"before-deletion"})
+	d.in.hear(t, "done", "before-deletion")
 	d.DeleteQueue(t, "drover.commands")
 	d.ready(t)
+	told := func(times int) {
+		drover.Until(t, "the sender to be told", func() bool { return len(d.in.said("")) == times })
+		if a := d.in.hear(t, "lost", ""); a.Code != "queue-deleted" || !strings.Contains(a.Reason, "send again, with the same ids") {
+			t.Errorf("the sender hears %+v", a)
+		}
+	}
+	told(1)
 	drover.Until(t, "whoever runs the server to be told", func() bool {
 		out, _, code := d.s.Run("doctor")
 		return code == 7 && strings.Contains(out, "somebody has deleted the queue drover.commands") && strings.Contains(d.s.Log(), "level=WARN") &&
@@ -114,6 +124,7 @@ func queueDeleted(t *testing.T, d *badDay) {
 	d.DeleteQueue(t, "drover.commands")
 	d.s.Start(t)
 	d.ready(t)
+	told(2)
 	d.order(t, lost)
 	d.orders(t, d.admin, known) // whose sender is not sure either
 	d.in.hear(t, "done", lost...)

@@ -29,6 +29,8 @@ type consumer struct {
 	busy   sync.WaitGroup
 	closed <-chan struct{} // ends once the broker has closed the last channel; nil: there was none
 	made   bool            // the queue was there
+	looked bool            // it was asked whether it was there before
+	gone   []string        // queues that were deleted, until they are there again
 }
 
 // Consume hands messages over until ctx ends.
@@ -217,17 +219,8 @@ func (c *consumer) mention(alive context.Context, d amqp.Delivery, size int) {
 }
 
 func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error) {
-	if c.made {
-		for _, queue := range []string{c.queue, later(c.queue)} {
-			gone, err := missing(s, queue)
-			if err != nil {
-				return nil, nil, err
-			}
-			if gone {
-				c.made = false // it is told once
-				c.bus.lost(name(c.bus.settings.prefix, queue))
-			}
-		}
+	if err := c.miss(s); err != nil {
+		return nil, nil, err
 	}
 	ch, err := s.conn.Channel()
 	if err != nil {
@@ -243,11 +236,36 @@ func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error)
 		return ch, nil, conflict(err, later(c.queue))
 	}
 	c.made = true
+	for _, queue := range c.gone { // who hears of it may send at once
+		c.bus.lost(queue)
+	}
+	c.gone = nil
 	if err := ch.Qos(hands, 0, false); err != nil {
 		return ch, nil, err
 	}
 	in, err := ch.Consume(c.queue, c.tag, false, false, false, false, nil)
 	return ch, in, err
+}
+
+// miss notes queues that are not there any more, once. Those in which messages wait are
+// missing without a reason to worry at first: older versions had none.
+func (c *consumer) miss(s *session) error {
+	made, looked := c.made, c.looked
+	for _, queue := range []string{c.queue, later(c.queue)} {
+		port := name(c.bus.settings.prefix, queue)
+		if !made && (looked || queue != c.queue || !c.bus.had(c.ctx, port)) {
+			continue
+		}
+		gone, err := missing(s, queue)
+		if err != nil {
+			return err
+		}
+		if gone {
+			c.made, c.gone = false, append(c.gone, port)
+		}
+	}
+	c.looked = true
+	return nil
 }
 
 // patrols is how often it is looked whether the queue is there in which messages wait: the

@@ -118,7 +118,8 @@ func TestWhereMessagesWait(t *testing.T) {
 func (w world) telling(t *testing.T) (bus.Bus, chan string) {
 	t.Helper()
 	told := make(chan string, 100)
-	b, err := rabbitmq.Connect(bus.Options{"url": w.URL, "prefix": w.prefix}, rabbitmq.Outside{Lost: func(queue string) { told <- queue }})
+	b, err := rabbitmq.Connect(bus.Options{"url": w.URL, "prefix": w.prefix}, rabbitmq.Outside{Lost: func(queue string) { told <- queue },
+		Had: func(_ context.Context, queue string) bool { return strings.HasPrefix(queue, "had-") }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,5 +190,28 @@ func TestLargeHeadersWait(t *testing.T) {
 	got, _ := bustest.Collect(t, b, queue)
 	if d := bustest.Receive(t, got); d.ID != "1" || d.Headers["small"] != "kept" || d.Headers["large"] != "" {
 		t.Errorf("got %s with %d headers", d.ID, len(d.Headers))
+	}
+}
+
+// A queue that was there before this process began, and is not there any more, is told of
+// once, when it is there again; one that is new is not, nor is the one in which messages
+// wait, which older versions had not.
+func TestDeletedBefore(t *testing.T) {
+	w := open(t)
+	b, told := w.telling(t)
+	bustest.Collect(t, b, bustest.Name())
+	queue := "had-" + bustest.Name()
+	bustest.Collect(t, b, queue)
+	if got := bustest.Receive(t, told); got != queue {
+		t.Errorf("%s is told of", got)
+	}
+	if err := b.Send(t.Context(), queue, bus.Message{ID: "at once"}); err != nil {
+		t.Errorf("it is not there again when that is told: %v", err)
+	}
+	next, again := w.telling(t)
+	bustest.Collect(t, next, queue)
+	bustest.Send(t, next, queue, bus.Message{ID: "1"})
+	if len(told)+len(again) > 0 {
+		t.Error("it is told once more")
 	}
 }

@@ -37,9 +37,12 @@ type Outside struct {
 	// Guard keeps the tokens of messages that were put aside, and may lie there for long,
 	// from whoever reads them there; default: nobody does.
 	Guard Guard
-	// Lost hears of a queue that somebody has deleted under its consumer, with what was
-	// in it; default: nobody does.
+	// Lost hears of a queue that somebody has deleted, with what was in it; default:
+	// nobody does.
 	Lost func(queue string)
+	// Had tells whether a queue that is not there was consumed before this process began;
+	// default: none was.
+	Had func(ctx context.Context, queue string) bool
 }
 
 // Connect makes a bus that is given more than settings; the broker may be away.

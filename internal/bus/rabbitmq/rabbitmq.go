@@ -150,8 +150,8 @@ func (b *Bus) sticks(n int) {
 	b.stuck += n
 }
 
-// Losses are the queues that somebody has deleted while they were consumed here, with what
-// was in them, and when that was seen last.
+// Losses are the queues that somebody has deleted, with what was in them, and when that was
+// seen last.
 func (b *Bus) Losses() map[string]time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,6 +169,10 @@ func (b *Bus) lost(queue string) {
 	if b.outside.Lost != nil && !told {
 		b.outside.Lost(queue)
 	}
+}
+
+func (b *Bus) had(ctx context.Context, queue string) bool {
+	return b.outside.Had != nil && b.outside.Had(ctx, queue)
 }
 
 // note keeps what is wrong with a consumer.
