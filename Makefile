@@ -38,8 +38,8 @@ build: ## bin/drover
 run: build ## a whole control plane on this machine: API on 127.0.0.1:8000, routes on 127.0.0.1:8080
 	bin/drover up
 
-# The first that works: a docker without its daemon builds nothing.
-ENGINE   = $(shell for e in docker podman buildah; do if $$e info >/dev/null 2>&1; then command -v $$e; break; fi; done)
+# The first that works: a docker without its daemon builds nothing, and one whose daemon hangs is not waited for.
+ENGINE   = $(shell limit=$$(command -v timeout); for e in docker podman buildah; do if $${limit:+$$limit 10} $$e info >/dev/null 2>&1; then command -v $$e; break; fi; done)
 REGISTRY =
 bootstrap: build ## everything that Drover needs, and Drover itself, from nothing; ARGS="--location ..." for elsewhere than this machine, REGISTRY=... where its image is pushed
 	@GO='$(GO)' ENGINE='$(ENGINE)' REGISTRY='$(REGISTRY)' VERSION='$(VERSION)' deploy/bootstrap.sh $(ARGS)
