@@ -78,8 +78,16 @@ type spy struct {
 	*simulated.Runtime
 	mu      sync.Mutex
 	asked   map[string]bool  // ids whose removal the control plane has asked for
-	removed map[string]int64 // generations in which ids were removed and not wanted anew since
+	removed map[string]int64 // generations in which ids were removed
+	anew    map[string]int64 // epochs in which they were wanted again since
 	wrong   []string
+}
+
+// bars reports whether a generation is one of what was removed, and not wanted again since:
+// an epoch that follows may list what it remembers of what is there again.
+func (r *spy) bars(id string, generation, epoch int64) bool {
+	since, anew := r.anew[id]
+	return generation <= r.removed[id] && !(anew && epoch > since)
 }
 
 func (r *spy) Apply(ctx context.Context, it runtime.Item) error {
@@ -95,10 +103,13 @@ func (r *spy) Apply(ctx context.Context, it runtime.Item) error {
 		r.wrong = append(r.wrong, fmt.Sprintf("%s was removed and nobody asked for it", it.ID))
 	case it.Delete:
 		r.removed[it.ID] = max(r.removed[it.ID], it.Generation)
-	case it.Generation <= r.removed[it.ID]:
+		delete(r.anew, it.ID)
+	case r.bars(it.ID, it.Generation, it.Epoch):
 		r.wrong = append(r.wrong, fmt.Sprintf("%s was removed at generation %d and made again at %d", it.ID, r.removed[it.ID], it.Generation))
-	default: // wanted anew since: what a restored ledger lists of it is what runs, not what was removed
-		delete(r.removed, it.ID)
+	case it.Generation > r.removed[it.ID]:
+		if _, anew := r.anew[it.ID]; !anew {
+			r.anew[it.ID] = it.Epoch
+		}
 	}
 	return err
 }
@@ -179,7 +190,7 @@ func live(t *testing.T, plan []day, dice uint64, dir string) []string {
 	c := &world{
 		w: &wire{server: s, dice: rand.New(rand.NewPCG(dice, 1)), bad: true},
 		rt: &spy{Runtime: simulated.New(simulated.Config{Delay: func(runtime.Item) time.Duration { return time.Second }}),
-			asked: map[string]bool{}, removed: map[string]int64{}},
+			asked: map[string]bool{}, removed: map[string]int64{}, anew: map[string]int64{}},
 		dir: dir, born: map[string]int64{},
 	}
 	begin := func() { c.stop = start(t, c.w, c.rt, c.dir) }
@@ -267,7 +278,7 @@ func (c *world) agree() (wrong []string) {
 	defer c.rt.mu.Unlock()
 	for id, it := range s.items {
 		o, there := runs[id]
-		removed := it.Delete || it.Generation <= c.rt.removed[id]
+		removed := it.Delete || c.rt.bars(id, it.Generation, s.epoch)
 		switch {
 		case removed && there && o.State != runtime.Deleted:
 			complain("%s is to be removed and is %+v", id, o)

@@ -171,9 +171,9 @@ func processPlane(c AgentSettings, calls agentCalls) (*dataPlane, error) {
 		return nil, err
 	}
 	orText(&c.Routes, "127.0.0.1:8080")
-	listener, err := net.Listen("tcp", c.Routes)
+	listener, err := listen(context.Background(), c.Routes, "--routes", handover)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "cannot listen on %s: %w (use --routes for another address)", c.Routes, err)
+		return nil, err
 	}
 	rt, err := process.Open(process.Config{Dir: filepath.Join(c.DataDir, "runtime"), Capacity: c.Capacity, Logger: log})
 	if err != nil {

@@ -11,10 +11,6 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 )
 
-// lockPatience is for one that was killed as it started a program: that holds the lock
-// until it is no copy of its parent any more, for a fifth of a second on a busy machine.
-const lockPatience = 2 * time.Second
-
 // lockState lets one bootstrap at a time work in a state directory. The lock ends
 // with the process.
 func lockState(dir string) (unlock func(), err error) {
@@ -22,7 +18,7 @@ func lockState(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fault.New(fault.Invalid, "cannot use the state directory: %w", err)
 	}
-	for end := time.Now().Add(lockPatience); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(handover); ; time.Sleep(10 * time.Millisecond) {
 		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
 			return func() { _ = f.Close() }, nil
 		}

@@ -18,6 +18,9 @@ import (
 // Chosen picks the engine of a namespace.
 var Chosen = chosen
 
+// Listen is listen.
+var Listen = listen
+
 // InTurn works whenever it is a replica's turn.
 var InTurn = inTurn
 

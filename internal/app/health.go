@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
 
-	"github.com/droverhq/drover/internal/fault"
 )
 
 // health tells whoever watches an agent's process, such as Kubernetes, how it is.
@@ -58,9 +56,9 @@ func (h *health) serve(ctx context.Context, address string, log *slog.Logger) (e
 	if address == "" {
 		return func() {}, nil
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	listener, err := listen(ctx, address, "--health", handover)
 	if err != nil {
-		return nil, fault.New(fault.Unavailable, "cannot listen on %s: %w (use --health for another address)", address, err)
+		return nil, err
 	}
 	web := &http.Server{Handler: h.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}

@@ -53,7 +53,7 @@ func (s *Server) rabbit(o bus.Options) (bus.Bus, error) {
 	with := rabbitmq.Outside{Observer: s.calls, Dial: s.own.names.DialContext, Guard: s.keys,
 		Had: func(ctx context.Context, queue string) bool { return queue == command.Queue && s.commands.Heard(ctx) },
 		Lost: func(queue string) {
-			s.log.Warn("somebody has deleted a queue of the broker, and what was in it is lost: those who have sent commands of late are told to send again, with the same ids, what they have heard neither accepted nor rejected of", "queue", queue)
+			s.log.Warn("a queue of the broker is not there any more, and what was in it is lost: those who have sent commands of late are told to send again, with the same ids, what they have heard neither accepted nor rejected of", "queue", queue)
 			s.commands.Miss()
 		}}
 	if who != nil {

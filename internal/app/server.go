@@ -110,10 +110,10 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := s.secure(); err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", c.Listen)
+	listener, err := listen(ctx, c.Listen, "--listen", handover)
 	if err != nil {
 		s.Close()
-		return nil, fault.New(fault.Unavailable, "cannot listen on %s: %w (is another drover running? use --listen for another address)", c.Listen, err)
+		return nil, err
 	}
 	s.listener = listener
 	s.metrics = prometheus.NewRegistry()

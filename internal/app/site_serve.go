@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -79,7 +77,7 @@ func serveSite(ctx context.Context, c Config) error {
 	if k.bus != nil {
 		defer k.bus.Close()
 	}
-	first, err := listen(ctx, c.Listen)
+	first, err := listen(ctx, c.Listen, "--listen", lifeEnds)
 	if err != nil {
 		return err
 	}
@@ -181,7 +179,7 @@ func (k *keeper) detach() {
 // lobby answers while there is nothing to be served: that the process is there, that it
 // is not ready, and how the site stands.
 func (k *keeper) lobby(ctx context.Context, address string, stay func(context.Context) error) error {
-	listener, err := listen(ctx, address)
+	listener, err := listen(ctx, address, "--listen", lifeEnds)
 	if err != nil {
 		return err
 	}
@@ -238,18 +236,9 @@ func plainBroker(set []string) string {
 	return ""
 }
 
-// listen takes an address, also one that the life before is about to give back.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	for deadline := time.Now().Add(5 * time.Second); ; {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-		if err == nil {
-			return l, nil
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) || !rested(ctx, 20*time.Millisecond) {
-			return nil, fault.New(fault.Unavailable, "cannot listen on %s: %w (is another drover running? use --listen for another address)", address, err)
-		}
-	}
-}
+// lifeEnds is how long the address of a life of this process that is about to end is waited
+// for.
+const lifeEnds = 5 * time.Second
 
 // reads tells that this server is there for reads alone.
 func (s *Server) reads() bool { return s.cfg.site != nil && s.cfg.life == reads }

@@ -27,8 +27,8 @@ func bus(f Facts) (out []Finding) {
 		if f.Now.Sub(l.At) > lostTime {
 			continue
 		}
-		out = append(out, Finding{ID: "bus-queue-deleted", Severity: Warning, What: fmt.Sprintf("somebody has deleted the queue %s (noticed at %s): it was made anew, and what lay in it is lost", l.Queue, l.At.UTC().Format(time.TimeOnly)),
-			Why: "the broker forgets a queue with all that is in it; those who have sent commands within a day were told at their reply addresses",
+		out = append(out, Finding{ID: "bus-queue-deleted", Severity: Warning, What: fmt.Sprintf("the queue %s was not there any more at %s: it was made anew, and what lay in it is lost", l.Queue, l.At.UTC().Format(time.TimeOnly)),
+			Why: "somebody has deleted it, or the broker is another one: that forgets a queue with all that is in it; those who have sent commands within a day are told at their reply addresses",
 			Do:  []string{"tell those who send commands without a reply address: who has heard neither accepted nor rejected sends again, with the same id", "rabbitmqctl list_permissions   # on the broker: who may configure drover's queues can delete them"}})
 	}
 	if b.Full {

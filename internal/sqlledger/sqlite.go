@@ -43,6 +43,9 @@ type stmtKey struct {
 const (
 	liteReaders = 8
 	liteQueries = 512 // prepared, at most
+	// lockPatience is for a process that was killed as it started a program: that holds the
+	// lock until it is no copy of its parent any more.
+	lockPatience = 2 * time.Second
 )
 
 func openSQLite(ctx context.Context, path string, present bool) (*lite, error) {
@@ -55,8 +58,10 @@ func openSQLite(ctx context.Context, path string, present bool) (*lite, error) {
 		return nil, fault.New(fault.NotFound, "there is no ledger at %s", path).Because("no-ledger")
 	}
 	e := &lite{lock: flock.New(path + ".lock"), statements: map[stmtKey]*sql.Stmt{}, sqls: map[string]*sql.Stmt{}, queries: map[string]*sql.Stmt{}}
-	got, err := e.lock.TryLock()
-	if err != nil {
+	wait, stop := context.WithTimeout(ctx, lockPatience)
+	defer stop()
+	got, err := e.lock.TryLockContext(wait, 10*time.Millisecond)
+	if err != nil && wait.Err() == nil {
 		return nil, fmt.Errorf("cannot lock the database: %w", err)
 	}
 	if !got {

@@ -26,8 +26,16 @@ func TestOneProcessPerFile(t *testing.T) {
 	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
 		t.Fatalf("the second opener got %v, want a conflict that names the process", err)
 	}
-	first.Close()
+	// What one that was killed had just started holds the lock for a moment longer.
+	ended := make(chan error)
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		ended <- first.Close()
+	}()
 	open(t, sqlledger.Config{URL: path, Kinds: things})
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestFullDisk(t *testing.T) {

@@ -81,6 +81,7 @@ func twoOfOne(t *testing.T, w *world) {
 	if got := condition(o, "SharedResourceWarning"); got != "False SharedResourceWarningResolved: " {
 		t.Errorf("resolved: the condition is %q", got)
 	}
+	w.says(t, deployments, ns, "two", "SharedResourceWarning", "False SharedResourceWarningResolved")
 	w.synced(t, ns, "one", second)
 	w.value(t, ns, "a", "1")
 }

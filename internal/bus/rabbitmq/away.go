@@ -69,7 +69,7 @@ func (c *consumer) park(alive context.Context, d amqp.Delivery, m bus.Delivery, 
 	p.Expiration = strconv.FormatInt(bus.Spread(wait).Milliseconds(), 10)
 	for wait := firstPause; ; wait = min(2*wait, lastPause) {
 		err := c.move(alive, d, later(c.queue), p, func(ch *amqp.Channel) error {
-			c.bus.lost(name(c.bus.settings.prefix, later(c.queue)))
+			c.bus.lostToo(name(c.bus.settings.prefix, later(c.queue)))
 			return declareLater(ch, c.queue)
 		})
 		switch {

@@ -29,7 +29,6 @@ type consumer struct {
 	busy   sync.WaitGroup
 	closed <-chan struct{} // ends once the broker has closed the last channel; nil: there was none
 	made   bool            // the queue was there
-	looked bool            // it was asked whether it was there before
 	gone   []string        // queues that were deleted, until they are there again
 }
 
@@ -250,10 +249,10 @@ func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error)
 // miss notes queues that are not there any more, once. Those in which messages wait are
 // missing without a reason to worry at first: older versions had none.
 func (c *consumer) miss(s *session) error {
-	made, looked := c.made, c.looked
+	made := c.made
 	for _, queue := range []string{c.queue, later(c.queue)} {
 		port := name(c.bus.settings.prefix, queue)
-		if !made && (looked || queue != c.queue || !c.bus.had(c.ctx, port)) {
+		if !made && (len(c.gone) > 0 || queue != c.queue || !c.bus.had(c.ctx, port)) {
 			continue
 		}
 		gone, err := missing(s, queue)
@@ -264,7 +263,6 @@ func (c *consumer) miss(s *session) error {
 			c.made, c.gone = false, append(c.gone, port)
 		}
 	}
-	c.looked = true
 	return nil
 }
 
@@ -289,7 +287,7 @@ func (c *consumer) patrol(alive context.Context, s *session) {
 		if err != nil || !gone {
 			continue
 		}
-		c.bus.lost(name(c.bus.settings.prefix, later(c.queue)))
+		c.bus.lostToo(name(c.bus.settings.prefix, later(c.queue)))
 		if ch, err := s.conn.Channel(); err == nil {
 			_ = declareLater(ch, c.queue) // else the next one finds it missing
 			ch.Close()                    //nolint:errcheck // as below

@@ -208,9 +208,13 @@ func TestDeletedBefore(t *testing.T) {
 	if err := b.Send(t.Context(), queue, bus.Message{ID: "at once"}); err != nil {
 		t.Errorf("it is not there again when that is told: %v", err)
 	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
 	next, again := w.telling(t)
-	bustest.Collect(t, next, queue)
+	got, _ := bustest.Collect(t, next, queue)
 	bustest.Send(t, next, queue, bus.Message{ID: "1"})
+	bustest.Receive(t, got) // it has looked
 	if len(told)+len(again) > 0 {
 		t.Error("it is told once more")
 	}

@@ -161,12 +161,21 @@ func (b *Bus) Losses() map[string]time.Time {
 // lostOnce is for how long those who find the same queue gone have found the same thing.
 const lostOnce = 10 * time.Second
 
-func (b *Bus) lost(queue string) {
+// lostToo is lost where many may find the same.
+func (b *Bus) lostToo(queue string) {
 	b.mu.Lock()
 	told := time.Since(b.losses[queue]) < lostOnce
+	b.mu.Unlock()
+	if !told {
+		b.lost(queue)
+	}
+}
+
+func (b *Bus) lost(queue string) {
+	b.mu.Lock()
 	b.losses[queue] = time.Now()
 	b.mu.Unlock()
-	if b.outside.Lost != nil && !told {
+	if b.outside.Lost != nil {
 		b.outside.Lost(queue)
 	}
 }

@@ -1,7 +1,6 @@
 package argocd
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 
@@ -59,7 +58,7 @@ func sharers(obj any) (names []string, _ error) {
 // label an object could write into anybody's status. It is pure.
 func warnings(app *unstructured.Unstructured, others []*unstructured.Unstructured) (all []runtime.DeployedCondition) {
 	for _, o := range others {
-		if o.GetName() == app.GetName() || !reflect.DeepEqual(project(o), project(app)) {
+		if o.GetName() == app.GetName() || project(o) != project(app) {
 			continue
 		}
 		for _, w := range sharings(o) {
@@ -72,8 +71,8 @@ func warnings(app *unstructured.Unstructured, others []*unstructured.Unstructure
 	return all
 }
 
-func project(app *unstructured.Unstructured) any {
-	name, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", "project")
+func project(app *unstructured.Unstructured) string {
+	name, _, _ := unstructured.NestedString(app.Object, "spec", "project")
 	return name
 }
 
@@ -96,7 +95,7 @@ func (s *shift) warned(app *unstructured.Unstructured) []runtime.DeployedConditi
 // pass has those look whom an Application's warnings were about, or are now.
 func (s *shift) pass(before, after *unstructured.Unstructured) {
 	was, is := sharings(before), sharings(after)
-	if slices.Equal(was, is) {
+	if before != nil && after != nil && slices.Equal(was, is) && project(before) == project(after) {
 		return
 	}
 	for _, w := range append(was, is...) {
