@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
 )
 
 // health tells whoever watches an agent's process, such as Kubernetes, how it is.
