@@ -154,10 +154,12 @@ func TestCommandRate(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := setting("DROVER_BENCH_COMMANDS", 10_000)
-		send := func(id string) {
+		command := func(id string) amqp.Publishing {
 			body := fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":"/bench","type":"dev.drover.command.instance.create","subject":"dinosaurs","data":{"name":%q}}`, id, id)
-			if err := ch.PublishWithContext(context.Background(), "", "drover.commands", false, false, amqp.Publishing{ReplyTo: q.Name, Body: body,
-				ContentType: subscription.ContentType, DeliveryMode: amqp.Persistent, Headers: amqp.Table{"authorization": "Bearer " + token.Token}}); err != nil {
+			return amqp.Publishing{ReplyTo: q.Name, Body: body, ContentType: subscription.ContentType, DeliveryMode: amqp.Persistent, Headers: amqp.Table{"authorization": "Bearer " + token.Token}}
+		}
+		send := func(id string) {
+			if err := ch.PublishWithContext(context.Background(), "", "drover.commands", false, false, command(id)); err != nil {
 				t.Error(err)
 			}
 		}
@@ -184,12 +186,16 @@ func TestCommandRate(t *testing.T) {
 				}
 			}
 		}
+		// A queue that was just made is there before it takes anything: what nobody confirms
+		// may be lost.
 		drover.Until(t, "the queue of commands", func() bool {
-			look := rabbitmq.Channel(t, b.URL)
-			_, err := look.QueueDeclarePassive("drover.commands", true, false, false, false, nil)
-			return err == nil
+			first := rabbitmq.Channel(t, b.URL)
+			if _, err := first.QueueDeclarePassive("drover.commands", true, false, false, false, nil); err != nil || first.Confirm(false) != nil {
+				return false
+			}
+			sent, err := first.PublishWithDeferredConfirm("", "drover.commands", true, false, command("warm"))
+			return err == nil && sent.Wait()
 		})
-		send("warm")
 		heard(1)
 		before, began := cpu(s.PID()), time.Now()
 		go func() {
