@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
-
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/ledger"
@@ -22,7 +20,7 @@ func (e Events) Encode(c *ledger.Change, org string, all bool) (subscription.Sho
 	if _, ok := kindOf(c.Object.Kind); !ok || !visible(who, &c.Object) {
 		return subscription.Shown{}, false
 	}
-	data, err := json.Marshal(wireChange(c, names(e.Offerings), who))
+	data, err := encodeChange(c, e.Offerings, who)
 	shown := subscription.Shown{Data: data}
 	if c.Object.Kind == command.Kind.Name {
 		shown.What = command.What(c)

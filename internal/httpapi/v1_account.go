@@ -68,7 +68,7 @@ func (o *own) routesServiceAccount() {
 		if err != nil {
 			return nil, err
 		}
-		return &body[v1.Object]{wire(&now, o.names(), access.From(ctx))}, nil
+		return &body[v1.Object]{wire(&now, o.Offerings, access.From(ctx))}, nil
 	})
 }
 

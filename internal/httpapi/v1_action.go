@@ -68,5 +68,5 @@ func (o *own) runAction(ctx context.Context, in *runInput) (*accepted, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &accepted{Operation: op.ID, Body: wire(&op, o.names(), access.From(ctx))}, nil
+	return &accepted{Operation: op.ID, Body: wire(&op, o.Offerings, access.From(ctx))}, nil
 }

@@ -84,6 +84,6 @@ func (o *own) decided(ctx context.Context) func(ledger.Object, error) (*body[v1.
 		if err != nil {
 			return nil, err
 		}
-		return &body[v1.Object]{wire(&a, o.names(), access.From(ctx))}, nil
+		return &body[v1.Object]{wire(&a, o.Offerings, access.From(ctx))}, nil
 	}
 }

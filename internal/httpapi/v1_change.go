@@ -163,7 +163,6 @@ func (o *own) changes(ctx context.Context, in *changesInput) (*body[v1.Changes],
 		out.Next = head.Seq
 		return &body[v1.Changes]{out}, err
 	}
-	names := o.names()
 	for seen := 0; len(out.Items) < in.Limit && seen < scanned; {
 		q := f.query(who)
 		q.After, q.Until, q.Limit = out.Next, head.Seq, 1000
@@ -184,7 +183,7 @@ func (o *own) changes(ctx context.Context, in *changesInput) (*body[v1.Changes],
 				return nil, err
 			}
 			if ok {
-				out.Items = append(out.Items, wireChange(&changes[i], names, who))
+				out.Items = append(out.Items, wireChange(&changes[i], o.Offerings, who))
 			}
 		}
 		if seen += len(changes); len(changes) < q.Limit && len(out.Items) < in.Limit {
@@ -199,7 +198,7 @@ func (o *own) changes(ctx context.Context, in *changesInput) (*body[v1.Changes],
 // It gives up after a bounded way, and says then where.
 func (o *own) newest(ctx context.Context, g *sight, f filter, n int) (found []v1.Change, since int64, err error) {
 	found = []v1.Change{}
-	names, until := o.names(), g.head
+	until := g.head
 	head, err := o.Ledger.Head(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -225,7 +224,7 @@ func (o *own) newest(ctx context.Context, g *sight, f filter, n int) (found []v1
 				return nil, 0, err
 			}
 			if ok {
-				found = append(found, wireChange(&changes[i], names, g.who))
+				found = append(found, wireChange(&changes[i], o.Offerings, g.who))
 			}
 		}
 		if len(changes) < q.Limit {

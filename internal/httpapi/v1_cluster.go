@@ -84,7 +84,7 @@ func (o *own) routesCluster() {
 		if err != nil {
 			return nil, err
 		}
-		return &body[v1.Object]{wire(&c, o.names(), access.From(ctx))}, nil
+		return &body[v1.Object]{wire(&c, o.Offerings, access.From(ctx))}, nil
 	})
 	huma.Register(o.api, huma.Operation{
 		OperationID: "abandon-cluster", Method: http.MethodPost, Path: "/api/v1/clusters/{id}/abandon", Tags: tags,
@@ -129,7 +129,7 @@ func (o *own) acceptCluster(ctx context.Context, c ledger.Object, err error) (*a
 	if err != nil {
 		return nil, err
 	}
-	return &accepted{Operation: status.Operation, Body: wire(&c, o.names(), access.From(ctx))}, nil
+	return &accepted{Operation: status.Operation, Body: wire(&c, o.Offerings, access.From(ctx))}, nil
 }
 
 func (o *own) registerCluster(ctx context.Context, in *body[v1.CreateCluster]) (*answered, error) {
@@ -191,7 +191,7 @@ func (o *own) updateCluster(ctx context.Context, in *clusterInput) (*body[v1.Obj
 	if err != nil {
 		return nil, err
 	}
-	return &body[v1.Object]{wire(&c, o.names(), access.From(ctx))}, nil
+	return &body[v1.Object]{wire(&c, o.Offerings, access.From(ctx))}, nil
 }
 
 func editOf(b v1.UpdateCluster) cluster.Edit {

@@ -86,7 +86,7 @@ func (o *own) acceptEnvironment(ctx context.Context) func(ledger.Object, string,
 		if err != nil {
 			return nil, err
 		}
-		return &accepted{Operation: operation, Body: wire(&e, o.names(), access.From(ctx))}, nil
+		return &accepted{Operation: operation, Body: wire(&e, o.Offerings, access.From(ctx))}, nil
 	}
 }
 
@@ -155,7 +155,7 @@ func (o *own) updateEnvironment(ctx context.Context, in *environmentUpdate) (*bo
 	if e, err = o.Environments.Amend(ctx, in.ID, change); err != nil {
 		return nil, err
 	}
-	return &body[v1.Object]{wire(&e, o.names(), access.From(ctx))}, nil
+	return &body[v1.Object]{wire(&e, o.Offerings, access.From(ctx))}, nil
 }
 
 // ending reads when an environment is to end.

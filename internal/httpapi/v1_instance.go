@@ -132,5 +132,5 @@ func (o *own) accept(ctx context.Context, made ledger.Object, err error) (*accep
 	if err != nil {
 		return nil, err
 	}
-	return &accepted{Operation: in.Status.Operation, Body: wire(&made, o.names(), access.From(ctx))}, nil
+	return &accepted{Operation: in.Status.Operation, Body: wire(&made, o.Offerings, access.From(ctx))}, nil
 }

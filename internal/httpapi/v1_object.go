@@ -117,17 +117,6 @@ func (s *own) byName(ctx context.Context, r resource, name string, deleted bool)
 	return slices.DeleteFunc(found, func(o ledger.Object) bool { return ofTemplates(r.Kind) && !visible(access.From(ctx), &o) }), err
 }
 
-// names maps offerings to what their instances are called.
-func (s *server) names() map[string]string { return names(s.Offerings) }
-
-func names(offerings Offerings) map[string]string {
-	out := map[string]string{}
-	for _, off := range offerings.List() {
-		out[off.Metadata.Name] = off.Spec.Names.Plural
-	}
-	return out
-}
-
 // listArguments reads orderBy and search over the columns of a resource, by
 // the ledger's names and by those of the public API.
 func (s *own) listArguments(r resource, orderBy, search string) ([]ledger.Order, ledger.Expr, error) {
@@ -154,10 +143,10 @@ func (s *own) listArguments(r resource, orderBy, search string) ([]ledger.Order,
 }
 
 // wire is an object as the caller may see it.
-func wire(o *ledger.Object, names map[string]string, who access.Principal) v1.Object {
+func wire(o *ledger.Object, offerings Offerings, who access.Principal) v1.Object {
 	out := v1.Object{
 		Kind: o.Kind, ID: o.ID, Org: o.Org, Owner: o.Owner, Name: o.Name, Phase: o.Phase, Parent: o.Parent,
-		Labels: o.Labels, Fields: maps.Clone(o.Fields), Generation: o.Generation, Version: o.Version,
+		Labels: o.Labels, Fields: o.Fields, Generation: o.Generation, Version: o.Version,
 		Spec: sealedOff(o.Spec, sealed[o.Kind].spec), Status: sealedOff(o.Status, sealed[o.Kind].status), Created: o.Created, Updated: o.Updated,
 	}
 	if !o.Deleted.IsZero() {
@@ -167,8 +156,10 @@ func wire(o *ledger.Object, names map[string]string, who access.Principal) v1.Ob
 	if r, ok := kindOf(o.Kind); ok {
 		out.Resource = r.Name
 	}
-	if off, ok := o.Fields["offering"].(string); ok && names[off] != "" {
-		out.Resource = names[off]
+	if name, ok := o.Fields["offering"].(string); ok {
+		if off, ok := offerings.Get(name); ok && off.Spec.Names.Plural != "" {
+			out.Resource = off.Spec.Names.Plural
+		}
 	}
 	switch {
 	case who.Admin:
@@ -260,8 +251,8 @@ func publicDocument(doc json.RawMessage) json.RawMessage {
 	return out
 }
 
-func wireChange(c *ledger.Change, names map[string]string, who access.Principal) v1.Change {
+func wireChange(c *ledger.Change, offerings Offerings, who access.Principal) v1.Change {
 	return v1.Change{
-		Seq: c.Seq, At: c.At, Actor: c.Actor, Cause: string(c.Cause), Op: c.Op, Object: wire(&c.Object, names, who),
+		Seq: c.Seq, At: c.At, Actor: c.Actor, Cause: string(c.Cause), Op: c.Op, Object: wire(&c.Object, offerings, who),
 	}
 }

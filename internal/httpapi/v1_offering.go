@@ -49,7 +49,7 @@ func (o *own) routesOffering() {
 		if err != nil {
 			return nil, err
 		}
-		return &body[v1.Object]{wire(&gone, o.names(), access.From(ctx))}, nil
+		return &body[v1.Object]{wire(&gone, o.Offerings, access.From(ctx))}, nil
 	})
 }
 
@@ -79,5 +79,5 @@ func (o *own) applyOffering(w http.ResponseWriter, r *http.Request) {
 		o.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, wire(&made, o.names(), access.From(ctx)))
+	writeJSON(w, http.StatusOK, wire(&made, o.Offerings, access.From(ctx)))
 }

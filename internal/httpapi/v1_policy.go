@@ -65,7 +65,7 @@ func (o *own) routesPolicy() {
 			if err != nil {
 				return nil, err
 			}
-			return &body[v1.Object]{wire(&gone, o.names(), access.From(ctx))}, nil
+			return &body[v1.Object]{wire(&gone, o.Offerings, access.From(ctx))}, nil
 		})
 	}
 	huma.Register(o.api, huma.Operation{
@@ -101,7 +101,7 @@ func (o *own) applyPolicy(w http.ResponseWriter, r *http.Request, kind string) {
 		o.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, wire(&made, o.names(), access.From(ctx)))
+	writeJSON(w, http.StatusOK, wire(&made, o.Offerings, access.From(ctx)))
 }
 
 func (o *own) acceptTerms(ctx context.Context, in *acceptInput) (*body[v1.Object], error) {
@@ -117,5 +117,5 @@ func (o *own) acceptTerms(ctx context.Context, in *acceptInput) (*body[v1.Object
 	if err != nil {
 		return nil, err
 	}
-	return &body[v1.Object]{wire(&made, o.names(), who)}, nil
+	return &body[v1.Object]{wire(&made, o.Offerings, who)}, nil
 }

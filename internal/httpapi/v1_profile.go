@@ -39,7 +39,7 @@ func (o *own) routesProfile() {
 		if err != nil {
 			return nil, err
 		}
-		return &body[v1.Object]{wire(&gone, o.names(), access.From(ctx))}, nil
+		return &body[v1.Object]{wire(&gone, o.Offerings, access.From(ctx))}, nil
 	})
 }
 
@@ -62,5 +62,5 @@ func (o *own) applyProfile(w http.ResponseWriter, r *http.Request) {
 	if warning := o.Clusters.Unsold(made); warning != "" {
 		w.Header().Set(warningHeader, warning)
 	}
-	writeJSON(w, http.StatusOK, wire(&made, o.names(), access.From(ctx)))
+	writeJSON(w, http.StatusOK, wire(&made, o.Offerings, access.From(ctx)))
 }

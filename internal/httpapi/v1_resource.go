@@ -282,12 +282,11 @@ func (o *own) list(ctx context.Context, in *listInput) (*body[v1.List], error) {
 		return nil, err
 	}
 	out := &body[v1.List]{Body: v1.List{Page: page, Size: in.Size, Total: total, Seq: head.Seq, Items: make([]v1.Object, 0, len(objects))}}
-	names := o.names()
 	for i := range objects {
 		if ofTemplates(r.Kind) && !visible(who, &objects[i]) {
 			continue // their scope says nothing about who may see them
 		}
-		out.Body.Items = append(out.Body.Items, wire(&objects[i], names, who))
+		out.Body.Items = append(out.Body.Items, wire(&objects[i], o.Offerings, who))
 	}
 	return out, nil
 }
@@ -306,7 +305,7 @@ func (o *own) get(ctx context.Context, in *getInput) (*body[v1.Object], error) {
 		if !found.Deleted.IsZero() {
 			return nil, fault.New(fault.NotFound, "%s %q was deleted at %s; its history is still there", r.Singular, found.Name, found.Deleted.Format(time.RFC3339))
 		}
-		return &body[v1.Object]{wire(&found, o.names(), who)}, nil
+		return &body[v1.Object]{wire(&found, o.Offerings, who)}, nil
 	}
 	moment, err := parseMoment(in.At)
 	if err != nil {
@@ -316,7 +315,7 @@ func (o *own) get(ctx context.Context, in *getInput) (*body[v1.Object], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &body[v1.Object]{wire(&past, o.names(), who)}, nil
+	return &body[v1.Object]{wire(&past, o.Offerings, who)}, nil
 }
 
 func (o *own) history(ctx context.Context, in *historyInput) (*body[v1.Changes], error) {
@@ -338,9 +337,9 @@ func (o *own) history(ctx context.Context, in *historyInput) (*body[v1.Changes],
 	} else if in.After < head.Whole {
 		out.Since = head.Whole // what was before is its last change alone
 	}
-	names, who := o.names(), access.From(ctx)
+	who := access.From(ctx)
 	for i := range changes {
-		out.Items = append(out.Items, wireChange(&changes[i], names, who))
+		out.Items = append(out.Items, wireChange(&changes[i], o.Offerings, who))
 		out.Next = changes[i].Seq
 	}
 	return &body[v1.Changes]{out}, nil

@@ -58,7 +58,7 @@ func (o *own) subscribed(ctx context.Context, obj ledger.Object, secret string, 
 	if err != nil {
 		return nil, err
 	}
-	return &body[v1.Subscription]{v1.Subscription{Object: wire(&obj, o.names(), access.From(ctx)), Secret: secret}}, nil
+	return &body[v1.Subscription]{v1.Subscription{Object: wire(&obj, o.Offerings, access.From(ctx)), Secret: secret}}, nil
 }
 
 // Rejected is what was put aside of the messages on the bus.

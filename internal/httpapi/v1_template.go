@@ -50,7 +50,7 @@ func (o *own) routesTemplate() {
 		if err != nil {
 			return nil, err
 		}
-		return &body[v1.Object]{wire(&gone, o.names(), access.From(ctx))}, nil
+		return &body[v1.Object]{wire(&gone, o.Offerings, access.From(ctx))}, nil
 	})
 }
 
@@ -92,5 +92,5 @@ func (o *own) addTemplate(ctx context.Context, in *body[v1.AddTemplate]) (*body[
 	if err != nil {
 		return nil, err
 	}
-	return &body[v1.TemplateVersion]{v1.TemplateVersion{Object: wire(&made, o.names(), access.From(ctx)), New: fresh}}, nil
+	return &body[v1.TemplateVersion]{v1.TemplateVersion{Object: wire(&made, o.Offerings, access.From(ctx)), New: fresh}}, nil
 }

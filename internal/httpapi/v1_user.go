@@ -113,5 +113,5 @@ func (o *own) person(ctx context.Context, id string) (*body[v1.Object], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &body[v1.Object]{wire(&now, o.names(), access.From(ctx))}, nil
+	return &body[v1.Object]{wire(&now, o.Offerings, access.From(ctx))}, nil
 }

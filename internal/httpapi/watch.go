@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -261,7 +260,6 @@ func (v *watcher) next(ctx context.Context) (changes []ledger.Change, until int6
 // send adds the changes that the client asked for and may see. Its place moves
 // with each, so that a failure in between repeats none.
 func (v *watcher) send(ctx context.Context, changes []ledger.Change) error {
-	var names map[string]string
 	for i := range changes {
 		c := &changes[i]
 		if v.filter.matches(&c.Object) {
@@ -270,10 +268,7 @@ func (v *watcher) send(ctx context.Context, changes []ledger.Change) error {
 				return err
 			}
 			if ok {
-				if names == nil {
-					names = v.names()
-				}
-				data, err := json.Marshal(wireChange(c, names, v.sight.who))
+				data, err := encodeChange(c, v.Offerings, v.sight.who)
 				if err != nil {
 					return err
 				}
