@@ -3,6 +3,7 @@ package gitops
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
@@ -76,14 +77,27 @@ func (s *Service) beginCheck(ctx context.Context, verb, typed string, o ledger.O
 }
 
 // endCheck ends the operation that is under way; why it did not succeed, if it did not.
-func (s *Service) endCheck(ctx context.Context, running *string, set *ledger.Set, why string) error {
+// One that did is what agents show of what they are told from now on (shown; nil: they are
+// told nothing).
+func (s *Service) endCheck(ctx context.Context, running *string, set *ledger.Set, why string, shown **runtime.DeploymentOperation) error {
 	phase := operation.Succeeded
 	if why != "" {
 		phase = operation.Failed
 	}
 	puts, err := s.ended(ctx, *running, "", phase, why)
-	if err == nil {
-		*running, set.Puts = "", append(set.Puts, puts...)
+	if err != nil {
+		return err
 	}
-	return err
+	*running, set.Puts = "", append(set.Puts, puts...)
+	if why != "" || shown == nil || len(puts) == 0 {
+		return nil
+	}
+	var spec operation.Spec
+	if err := decode(puts[0].Object, &spec, nil); err != nil {
+		return err
+	}
+	*shown = &runtime.DeploymentOperation{
+		ID: puts[0].Object.ID, Owner: spec.Owner, Resource: spec.Subject.ID, Type: spec.Type, Cause: string(spec.Cause), Ended: s.Now().UTC().Truncate(time.Second),
+	}
+	return nil
 }

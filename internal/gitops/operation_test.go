@@ -175,3 +175,63 @@ func TestOperationsOfCredentialsAreOvertaken(t *testing.T) {
 		t.Errorf("the second is %s", phase)
 	}
 }
+
+// What changed the credential and the environment that a deployment has is told with
+// them to whoever is to have them: what worked, and nothing else.
+func TestOperationsOfWhatADeploymentIsOpenedWith(t *testing.T) {
+	d := newDesk(t)
+	d.intendRepository(d.credential("c-1", 1, password("reader", "first")))
+	d.intendTarget(d.environment("t-1", 1, environmentSecret(withToken("first"))))
+	d.work(time.Second)
+	d.apply(d.onTarget("uid-1"))
+	d.work(time.Second)
+	opened := func(reason, credential, target string) {
+		t.Helper()
+		var want []runtime.DeploymentOperation
+		got := d.body("hub", "uid-1").Opened
+		for i, of := range []runtime.DeploymentOperation{
+			{ID: d.operationsAbout("c-1")[credential].ID, Resource: "c-1", Type: "GitOpsDeploymentRepositoryCredential"},
+			{ID: d.operationsAbout("t-1")[target].ID, Resource: "t-1", Type: "GitOpsDeploymentManagedEnvironment"},
+		} {
+			of.Owner, of.Instance = "ns-1", "hub"
+			if i < len(got) && got[i].Cause != "" && !got[i].Ended.IsZero() {
+				of.Cause, of.Ended = got[i].Cause, got[i].Ended
+			}
+			want = append(want, of)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: %s", reason, diff)
+		}
+	}
+	opened("both are new", "create", "create")
+
+	d.gate.err = denied()
+	d.intendRepository(d.credential("c-1", 1, password("reader", "second")))
+	d.work(time.Second)
+	opened("a password that is wrong opens nothing", "create", "create")
+	d.gate.err = nil
+	item := mustItem(d, "uid-1")
+	d.work(time.Hour)
+	d.gate.err = denied()
+	if now := mustItem(d, "uid-1"); now.Generation != item.Generation+1 { // the password is right by now
+		t.Errorf("it was handed over %d times more", now.Generation-item.Generation)
+	}
+	opened("the password that was found good later is of an operation that had failed", "create", "create")
+
+	d.intendTarget(d.environment("t-1", 1, environmentSecret(withToken("second"))))
+	d.work(time.Second)
+	opened("another token", "create", "update")
+	item = mustItem(d, "uid-1")
+	d.work(24 * time.Hour)
+	if now := mustItem(d, "uid-1"); now.Generation != item.Generation {
+		t.Errorf("it is handed over again and again: %d and %d", item.Generation, now.Generation)
+	}
+
+	in := d.environment("t-1", 1, nil)
+	in.Gone = true
+	d.intendTarget(in)
+	d.work(time.Second)
+	if got := d.body("hub", "uid-1"); got.Target != nil || len(got.Opened) > 1 {
+		t.Errorf("the environment is gone: %+v", got.Opened)
+	}
+}

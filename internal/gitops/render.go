@@ -68,7 +68,7 @@ func (r *run) detach(ctx context.Context) error {
 	if err := json.Unmarshal(raw, &last); err != nil {
 		return fault.New(fault.Internal, "what was handed over of %s cannot be read: %w", r.d.Ref, err)
 	}
-	last.Target, last.Credential, last.Sync, last.Automated, last.Detached, last.Kept = nil, nil, nil, false, true, r.d.Spec.Keep
+	last.Target, last.Credential, last.Opened, last.Sync, last.Automated, last.Detached, last.Kept = nil, nil, nil, nil, false, true, r.d.Spec.Keep
 	body, err := encodeBody(last)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (r *run) body(detached bool) runtime.Deployment {
 		Repository: d.Spec.Repository, Path: d.Spec.Path, Revision: d.Spec.Revision,
 		Namespace: d.Spec.To.Namespace, Detached: detached, Abandoned: d.Status.Abandoned,
 		Automated: d.Spec.Automated, SyncOptions: d.Spec.SyncOptions,
-		Sync: d.Status.Sync, Operation: d.Status.shown(),
+		Sync: d.Status.Sync, Operation: shownBy(d.Status.Shown, d.Status.Engine),
 	}
 	if d.Status.Refresh > 0 {
 		out.Refresh = fmt.Sprint(d.Status.Refresh)
@@ -123,6 +123,7 @@ func (r *run) body(detached bool) runtime.Deployment {
 		out.Workspace, out.Namespaces = out.Workspace+"-operators", []string{out.Namespace}
 	default: // out of reach by now: Argo CD refuses it, and leaves what there is
 	}
+	var opened []*runtime.DeploymentOperation
 	if f.Credential != nil {
 		good := f.Credential.Status.Good
 		out.Credential = &runtime.RepositoryCredential{
@@ -132,11 +133,18 @@ func (r *run) body(detached bool) runtime.Deployment {
 			out.Credential.KnownHosts = string(r.KnownHosts)
 		}
 		out.Credential.KnownHosts = provenHosts(out.Credential.KnownHosts, f.Credential.Status.HostKey)
+		opened = append(opened, f.Credential.Status.Shown)
 	}
 	if t := f.Target; t != nil && !detached {
 		out.Target = &runtime.Target{
 			ID: t.ID, Name: t.Name, Server: t.Status.Access.Server, Token: t.Status.Access.Token, CA: t.Status.Access.CA,
 			Insecure: t.Status.Access.Insecure, Namespaces: t.Status.Access.Namespaces, ClusterResources: t.Status.Access.ClusterResources,
+		}
+		opened = append(opened, t.Status.Shown)
+	}
+	for _, op := range opened {
+		if op = shownBy(op, d.Status.Engine); op != nil {
+			out.Opened = append(out.Opened, *op)
 		}
 	}
 	if k := keysOf(out); k != "" {
@@ -145,14 +153,14 @@ func (r *run) body(detached bool) runtime.Deployment {
 	return out
 }
 
-// shown is the operation as the agent that has it now shows it.
-func (s *Status) shown() *runtime.DeploymentOperation {
-	if s.Shown == nil {
+// shownBy is an operation as the agent of an engine shows it.
+func shownBy(op *runtime.DeploymentOperation, engine string) *runtime.DeploymentOperation {
+	if op == nil {
 		return nil
 	}
-	op := *s.Shown
-	op.Instance = s.Engine
-	return &op
+	by := *op
+	by.Instance = engine
+	return &by
 }
 
 // keysOf is another text whenever the repository or the cluster is opened with

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/runtime"
 )
 
 // KindRepository declares the credentials of repositories. The parent is the
@@ -52,6 +53,8 @@ type RepositoryStatus struct {
 	Unreached int       `json:"unreached,omitempty"`
 	Retired   []Retired `json:"retired,omitempty"`
 	Operation string    `json:"operation,omitempty"` // that runs
+	// Shown is the operation that made Good what it is, as agents that are told it show it.
+	Shown *runtime.DeploymentOperation `json:"shown,omitempty"`
 }
 
 // Repository is an object with its documents decoded.

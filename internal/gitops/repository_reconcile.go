@@ -85,7 +85,7 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 		if !r.Status.Valid {
 			why = r.message()
 		}
-		if err := c.endCheck(ctx, &r.Status.Operation, &set, why); err != nil {
+		if err := c.endCheck(ctx, &r.Status.Operation, &set, why, &r.Status.Shown); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -167,7 +167,7 @@ func (c Repositories) lose(ctx context.Context, r Repository, set ledger.Set) (r
 	r.Status.Good, r.Status.Valid = nil, false
 	r.Phase, r.Deleted = Gone, now
 	set.Frees = []ledger.Claim{{Name: repositoryName(r.Parent, r.Name), Holder: r.Ref}}
-	if err := c.endCheck(ctx, &r.Status.Operation, &set, ""); err != nil {
+	if err := c.endCheck(ctx, &r.Status.Operation, &set, "", nil); err != nil {
 		return reconcile.Result{}, err
 	}
 	put, err := r.put(Gone)

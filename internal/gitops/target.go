@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/runtime"
 )
 
 // KindTarget declares the clusters that workspaces bring along (managed
@@ -55,6 +56,8 @@ type TargetStatus struct {
 	Left      []LeftAccount `json:"left,omitempty"`
 	Retired   []Retired     `json:"retired,omitempty"`
 	Operation string        `json:"operation,omitempty"` // that runs
+	// Shown is the operation that made Access what it is, as agents that are told it show it.
+	Shown *runtime.DeploymentOperation `json:"shown,omitempty"`
 }
 
 // LeftAccount is one that is still to be removed from where it was made.

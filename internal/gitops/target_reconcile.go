@@ -287,7 +287,7 @@ func (c Targets) end(ctx context.Context, t Target, set ledger.Set) (reconcile.R
 	t.Status.Retired = retire(t.Status.Retired, t.own(), nil, now)
 	t.Phase, t.Deleted = Gone, now
 	set.Frees = []ledger.Claim{{Name: targetName(t.Parent, t.Name), Holder: t.Ref}}
-	if err := c.endCheck(ctx, &t.Status.Operation, &set, ""); err != nil {
+	if err := c.endCheck(ctx, &t.Status.Operation, &set, "", nil); err != nil {
 		return reconcile.Result{}, err
 	}
 	put, err := t.put(Gone)
@@ -313,7 +313,7 @@ func (c Targets) settle(ctx context.Context, t Target, set ledger.Set, left time
 		if !t.Status.Ready && t.Status.Condition != nil {
 			why = cmp.Or(t.Status.Condition.Message, t.Status.Condition.Reason)
 		}
-		if err := c.endCheck(ctx, &t.Status.Operation, &set, why); err != nil {
+		if err := c.endCheck(ctx, &t.Status.Operation, &set, why, &t.Status.Shown); err != nil {
 			return reconcile.Result{}, err
 		}
 	}

@@ -53,6 +53,9 @@ type Deployment struct {
 	Sync *SyncRequest `json:"sync,omitempty"`
 	// Operation that last changed any of this, shown as a custom resource.
 	Operation *DeploymentOperation `json:"operation,omitempty"`
+	// Opened are the operations that Credential and Target are of: shown once both are
+	// in place.
+	Opened []DeploymentOperation `json:"opened,omitempty"`
 }
 
 // Tenant is whose an item is, where its body tells: so that nobody waits for the
@@ -108,6 +111,8 @@ type DeploymentOperation struct {
 	Type     string `json:"type"`     // of resource: "GitOpsDeployment"
 	Cause    string `json:"cause,omitempty"`
 	Instance string `json:"instance,omitempty"` // cluster whose agent carries it out
+	// Ended is when the control plane was done with what data planes are told afterwards.
+	Ended time.Time `json:"ended,omitzero"`
 }
 
 // Farewell is the body of a removal, where it has one. Nothing depends on it: all

@@ -74,6 +74,7 @@ func privateByHTTPS(t *testing.T, w *world) {
 	}
 	w.synced(t, ns, "shop", first)
 	w.says(t, deployments, ns, "shop", "ComparisonError", "False ComparisonErrorResolved")
+	w.completed(t, uid, "GitOpsDeploymentRepositoryCredential", 1) // of three that were asked for, the others led to nothing here
 
 	// Another tenant knows the URL, and nothing else.
 	foreign := w.deploy(t, stranger, "shop", of("automated", repo.URL))
@@ -87,6 +88,7 @@ func privateByHTTPS(t *testing.T, w *world) {
 		return o != nil && argocd.Field(o, "data.password") == base64.StdEncoding.EncodeToString([]byte("rotated"))
 	})
 	w.credential(t, ns, "RepositoryCredentialUpToDate")
+	w.completed(t, uid, "GitOpsDeploymentRepositoryCredential", 2)
 	second := repo.Commit(t, "main", files{"k8s/a.yaml": configMap("a", "2")})
 	w.push(t, repo, "main", w.pushSecret(t))
 	w.synced(t, ns, "shop", second)

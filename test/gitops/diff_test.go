@@ -4,6 +4,7 @@ package gitops_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -125,6 +126,26 @@ func putRightIsTold(t *testing.T, w *world) {
 	w.value(t, other, "a", "1")
 }
 
+// completed waits until so many Operations of a resource are shown to have ended well.
+func (w *world) completed(t *testing.T, resource, kind string, n int) {
+	t.Helper()
+	until(t, fmt.Sprintf("%d operations of a %s", n, kind), func() bool {
+		list, err := w.in(operations, w.a.Namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return false
+		}
+		found := 0
+		for _, o := range list.Items {
+			field := func(path string) string { return argocd.Field(&o, path) }
+			if field("spec.resource") == resource && field("spec.resourceType") == kind && field("status.state") == "Completed" && field("spec.instance") == "edge/"+w.a.Namespace &&
+				field("spec.owner") != "" && field("spec.operationID") != "" && field("status.finishedAt") != "" {
+				found++
+			}
+		}
+		return found == n
+	})
+}
+
 // operationsOfAll are shown of syncs and of removals, in Argo CD's namespace and by
 // the control plane.
 func operationsOfAll(t *testing.T, w *world) {
@@ -135,29 +156,11 @@ func operationsOfAll(t *testing.T, w *world) {
 	w.sync(t, ns, "first", "{gitopsDeploymentName: shop}")
 	run := string(w.ended(t, ns, "first", "Succeeded").GetUID())
 	w.synced(t, ns, "shop", commit)
-	shown := func(resource, kind string, n int) {
-		t.Helper()
-		until(t, "operations of "+kind, func() bool {
-			list, err := w.in(operations, w.a.Namespace).List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				return false
-			}
-			found := 0
-			for _, o := range list.Items {
-				field := func(path string) string { return argocd.Field(&o, path) }
-				if field("spec.resource") == resource && field("spec.resourceType") == kind && field("status.state") == "Completed" && field("spec.instance") == "edge/"+w.a.Namespace &&
-					field("spec.owner") != "" && field("spec.operationID") != "" && field("status.finishedAt") != "" {
-					found++
-				}
-			}
-			return found == n
-		})
-	}
-	shown(uid, "GitOpsDeployment", 1)
-	shown(run, "GitOpsDeploymentSyncRun", 1)
+	w.completed(t, uid, "GitOpsDeployment", 1)
+	w.completed(t, run, "GitOpsDeploymentSyncRun", 1)
 	w.remove(t, deployments, ns, "shop")
 	w.value(t, ns, "a", "none")
-	shown(uid, "GitOpsDeployment", 2)
+	w.completed(t, uid, "GitOpsDeployment", 2)
 	var ours []v1.Object
 	until(t, "the operations of the control plane", func() bool {
 		ours = nil

@@ -78,6 +78,7 @@ func managedEnvironments(t *testing.T, w *world) {
 				t.Errorf("it was compared with %q", got)
 			}
 			w.value(t, there, "a", "1")
+			w.completed(t, uid, "GitOpsDeploymentManagedEnvironment", 1)
 			w.value(t, ns, "a", "none")
 
 			// Another tenant knows its name, and even the name that Argo CD has for it.

@@ -36,6 +36,16 @@ func (o *Operations) Conclude(op runtime.DeploymentOperation, err error) {
 	o.s.conclude(runtime.Deployment{Operation: &op}, &o.m, err)
 }
 
+// Opened is opened, Forget is forget.
+func (o *Operations) Opened(ops ...runtime.DeploymentOperation) {
+	o.s.opened(runtime.Deployment{Opened: ops})
+}
+
+func (o *Operations) Forget() int {
+	o.s.ops.forget()
+	return len(o.s.ops.opened)
+}
+
 // Prepared is what is written down of an item when it comes, and what its operation
 // would have be written before the Application. Own is what is known of it.
 func (o *Operations) Prepared(d runtime.Deployment, own string) (with, before string) {

@@ -125,7 +125,7 @@ func (n *needs) hold(i int, d runtime.Deployment) *part {
 	project := projectName(d)
 	// What is of no matter to what is shared.
 	d.UID, d.Name, d.Namespace, d.Abandoned = "", "", "", ""
-	d.Sync, d.Refresh, d.Operation, d.Revision, d.Path, d.Automated, d.SyncOptions = nil, "", nil, "", "", false, nil
+	d.Sync, d.Refresh, d.Operation, d.Opened, d.Revision, d.Path, d.Automated, d.SyncOptions = nil, "", nil, nil, "", "", false, nil
 	s, key := n.project(project), digest(object{"d": d})
 	p := s.parts[key]
 	if p == nil {

@@ -47,9 +47,10 @@ type operations struct {
 
 	mu      sync.Mutex
 	pending map[string]shown
-	open    map[string]string // states of those that have not ended, as this shift has told them
-	over    map[string]bool   // shown to have ended, whatever is pending of them
-	missing string            // why there is nowhere to show them: told once
+	open    map[string]string    // states of those that have not ended, as this shift has told them
+	over    map[string]bool      // shown to have ended, whatever is pending of them
+	missing string               // why there is nowhere to show them: told once
+	opened  map[string]time.Time // of credentials and targets that this shift has shown, with when they had ended
 
 	pen   sync.Mutex      // held while one is written
 	made  map[string]bool // those that were shown and have not ended; of run alone
@@ -66,7 +67,7 @@ type shown struct {
 func (o shown) ended() bool { return o.state == completed || o.state == failed }
 
 func newOperations(s *shift) *operations {
-	return &operations{s: s, wake: make(chan struct{}, 1), pending: map[string]shown{}, open: map[string]string{}, over: map[string]bool{}, made: map[string]bool{}}
+	return &operations{s: s, wake: make(chan struct{}, 1), pending: map[string]shown{}, open: map[string]string{}, over: map[string]bool{}, made: map[string]bool{}, opened: map[string]time.Time{}}
 }
 
 // begin has an operation shown that has not ended, if that is news.
@@ -140,6 +141,7 @@ func (o *operations) run(ctx context.Context) {
 			}
 		case <-tick.C:
 			clear(o.made)
+			o.forget()
 			o.sweep(ctx)
 		}
 		if again = nil; o.flush(ctx) {

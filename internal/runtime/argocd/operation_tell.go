@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"strings"
 	"time"
 
@@ -53,6 +54,35 @@ func (s *shift) conclude(d runtime.Deployment, m *memory, err error) {
 	}
 	m.Done = &end
 	s.ops.end(*op, end.State, end.Message)
+}
+
+// opened shows the operations of what a deployment is opened with, now that it is in
+// place: those that have just ended, and each once, whoever else uses it.
+func (s *shift) opened(d runtime.Deployment) {
+	for _, op := range d.Opened {
+		if s.ops.news(op) {
+			s.ops.show(shown{DeploymentOperation: op, state: completed, begun: op.Ended, at: s.r.cfg.Now()})
+		}
+	}
+}
+
+// news tells whether an operation that the control plane is done with is still to be
+// shown, and takes it that it is.
+func (o *operations) news(op runtime.DeploymentOperation) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, told := o.opened[op.ID]; told || o.s.r.cfg.Now().Sub(op.Ended) >= operationKept {
+		return false
+	}
+	o.opened[op.ID] = op.Ended
+	return true
+}
+
+// forget drops what is no news any more.
+func (o *operations) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.opened, func(_ string, ended time.Time) bool { return o.s.r.cfg.Now().Sub(ended) >= operationKept })
 }
 
 // follows shows how a sync goes. Before is how it went when it was last looked at.

@@ -274,3 +274,46 @@ func TestOperationsThatAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// What a credential was changed by is shown once it is in place, however many use it,
+// and not days later.
+func TestOperationsOfWhatIsOpenedWith(t *testing.T) {
+	c := newCounter(t)
+	made := func(id string, ago time.Duration) runtime.DeploymentOperation {
+		of := op(id)
+		of.Type, of.Ended = "GitOpsDeploymentRepositoryCredential", c.now.Add(-ago)
+		return of
+	}
+	fresh, stale := made("fresh", time.Minute), made("stale", 10*time.Minute)
+	c.Opened(fresh, stale)
+	c.shows("it has just ended", map[string]string{"fresh": "Completed"})
+	list, err := c.client.Resource(operationsOf).Namespace("argocd").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"spec.resourceType": "GitOpsDeploymentRepositoryCredential", "spec.instance": "edge/argocd",
+		"status.startedAt": "2026-01-02T11:59:00Z", "status.finishedAt": "2026-01-02T12:00:00Z"} {
+		if got, _, _ := unstructured.NestedString(list.Items[0].Object, strings.Split(path, ".")...); got != want {
+			t.Errorf("%s is %q", path, got)
+		}
+	}
+	before := len(c.client.Actions())
+	c.Opened(fresh)
+	c.Opened(fresh, stale)
+	c.Flush(t.Context())
+	if calls := len(c.client.Actions()) - before; calls != 0 {
+		t.Errorf("others that use it cost %d calls", calls)
+	}
+	if n := c.Forget(); n != 1 {
+		t.Errorf("%d are remembered", n)
+	}
+	c.now = c.now.Add(9 * time.Minute)
+	if n := c.Forget(); n != 0 {
+		t.Errorf("%d are remembered for ever", n)
+	}
+	c.Opened(fresh)
+	c.Flush(t.Context())
+	if calls := len(c.client.Actions()) - before; calls != 0 {
+		t.Errorf("what is old was shown with %d calls", calls)
+	}
+}

@@ -90,6 +90,7 @@ func (s *shift) make(ctx context.Context, e *keep.Entry, d runtime.Deployment, m
 		if err := s.enforce(ctx, w, d, m); err != nil {
 			return none, 0, err
 		}
+		s.opened(d)
 		e.Applied = true
 	}
 	app, err := s.cached(ctx, applications, applicationName(d.UID))
