@@ -3,7 +3,6 @@ package gitops
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
@@ -77,27 +76,27 @@ func (s *Service) beginCheck(ctx context.Context, verb, typed string, o ledger.O
 }
 
 // endCheck ends the operation that is under way; why it did not succeed, if it did not.
-// One that did is what agents show of what they are told from now on (shown; nil: they are
-// told nothing).
-func (s *Service) endCheck(ctx context.Context, running *string, set *ledger.Set, why string, shown **runtime.DeploymentOperation) error {
+// It returns one that did, as agents show it.
+func (s *Service) endCheck(ctx context.Context, running *string, set *ledger.Set, why string) (*runtime.DeploymentOperation, error) {
 	phase := operation.Succeeded
 	if why != "" {
 		phase = operation.Failed
 	}
 	puts, err := s.ended(ctx, *running, "", phase, why)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	*running, set.Puts = "", append(set.Puts, puts...)
-	if why != "" || shown == nil || len(puts) == 0 {
-		return nil
+	if why != "" || len(puts) == 0 {
+		return nil, nil
 	}
+	op := &puts[0].Object
 	var spec operation.Spec
-	if err := decode(puts[0].Object, &spec, nil); err != nil {
-		return err
+	var status operation.Status
+	if err := decode(*op, &spec, &status); err != nil {
+		return nil, err
 	}
-	*shown = &runtime.DeploymentOperation{
-		ID: puts[0].Object.ID, Owner: spec.Owner, Resource: spec.Subject.ID, Type: spec.Type, Cause: string(spec.Cause), Ended: s.Now().UTC().Truncate(time.Second),
-	}
-	return nil
+	return &runtime.DeploymentOperation{
+		ID: op.ID, Owner: spec.Owner, Resource: spec.Subject.ID, Type: spec.Type, Cause: string(spec.Cause), Begun: op.Created, Ended: status.Finished,
+	}, nil
 }

@@ -185,21 +185,27 @@ func TestOperationsOfWhatADeploymentIsOpenedWith(t *testing.T) {
 	d.work(time.Second)
 	d.apply(d.onTarget("uid-1"))
 	d.work(time.Second)
+	// opened is of which verbs the operations are that the agent is told, empty: none.
 	opened := func(reason, credential, target string) {
 		t.Helper()
 		var want []runtime.DeploymentOperation
-		got := d.body("hub", "uid-1").Opened
-		for i, of := range []runtime.DeploymentOperation{
-			{ID: d.operationsAbout("c-1")[credential].ID, Resource: "c-1", Type: "GitOpsDeploymentRepositoryCredential"},
-			{ID: d.operationsAbout("t-1")[target].ID, Resource: "t-1", Type: "GitOpsDeploymentManagedEnvironment"},
+		for _, of := range []struct{ id, verb, kind string }{
+			{"c-1", credential, "GitOpsDeploymentRepositoryCredential"}, {"t-1", target, "GitOpsDeploymentManagedEnvironment"},
 		} {
-			of.Owner, of.Instance = "ns-1", "hub"
-			if i < len(got) && got[i].Cause != "" && !got[i].Ended.IsZero() {
-				of.Cause, of.Ended = got[i].Cause, got[i].Ended
+			if of.verb == "" {
+				continue
 			}
-			want = append(want, of)
+			o := d.operationsAbout(of.id)[of.verb]
+			var spec operation.Spec
+			var status operation.Status
+			d.must(json.Unmarshal(o.Spec, &spec))
+			d.must(json.Unmarshal(o.Status, &status))
+			if spec.Cause == "" || o.Created.IsZero() || status.Finished.IsZero() {
+				t.Errorf("%s: an operation without cause or times: %+v", reason, o)
+			}
+			want = append(want, runtime.DeploymentOperation{ID: o.ID, Resource: of.id, Type: of.kind, Owner: "ns-1", Instance: "hub", Cause: string(spec.Cause), Begun: o.Created, Ended: status.Finished})
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, d.body("hub", "uid-1").Opened); diff != "" {
 			t.Errorf("%s: %s", reason, diff)
 		}
 	}
@@ -212,26 +218,32 @@ func TestOperationsOfWhatADeploymentIsOpenedWith(t *testing.T) {
 	d.gate.err = nil
 	item := mustItem(d, "uid-1")
 	d.work(time.Hour)
-	d.gate.err = denied()
 	if now := mustItem(d, "uid-1"); now.Generation != item.Generation+1 { // the password is right by now
 		t.Errorf("it was handed over %d times more", now.Generation-item.Generation)
 	}
-	opened("the password that was found good later is of an operation that had failed", "create", "create")
+	opened("its operation had failed before it was found good", "", "create")
 
 	d.intendTarget(d.environment("t-1", 1, environmentSecret(withToken("second"))))
+	d.intendRepository(d.credential("c-1", 1, password("reader", "third")))
 	d.work(time.Second)
-	opened("another token", "create", "update")
-	item = mustItem(d, "uid-1")
+	opened("another token", "update", "update")
+	is, item := d.body("hub", "uid-1"), mustItem(d, "uid-1")
+	if !is.Credential.Since.Equal(d.repository("c-1").Status.Since) || !is.Target.Since.Equal(d.target("t-1").Status.Since) || is.Credential.Since.IsZero() || is.Target.Since.IsZero() {
+		t.Errorf("they are so since %s and %s", is.Credential.Since, is.Target.Since)
+	}
+	in := d.credential("c-1", 2, password("reader", "third"))
+	in.SecretName = "renamed"
+	d.intendRepository(in)
 	d.work(24 * time.Hour)
 	if now := mustItem(d, "uid-1"); now.Generation != item.Generation {
 		t.Errorf("it is handed over again and again: %d and %d", item.Generation, now.Generation)
 	}
 
-	in := d.environment("t-1", 1, nil)
-	in.Gone = true
-	d.intendTarget(in)
+	gone := d.environment("t-1", 1, nil)
+	gone.Gone = true
+	d.intendTarget(gone)
 	d.work(time.Second)
-	if got := d.body("hub", "uid-1"); got.Target != nil || len(got.Opened) > 1 {
-		t.Errorf("the environment is gone: %+v", got.Opened)
+	if got := d.body("hub", "uid-1"); !got.Detached || len(got.Opened) != 1 || got.Opened[0].Resource != "c-1" {
+		t.Errorf("the environment is gone: %+v", got)
 	}
 }

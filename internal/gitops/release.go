@@ -93,7 +93,8 @@ func released(kind string, raw []byte) (body []byte, detached bool, err error) {
 		return nil, false, err
 	}
 	last.Detached = last.Detached || last.Target != nil
-	last.Kept, last.Automated, last.Target, last.Credential, last.Sync = true, false, nil, nil, nil
+	last.Kept = true
+	unarm(&last)
 	body, err = encodeBody(last)
 	return body, last.Detached, err
 }

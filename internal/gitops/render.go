@@ -68,13 +68,19 @@ func (r *run) detach(ctx context.Context) error {
 	if err := json.Unmarshal(raw, &last); err != nil {
 		return fault.New(fault.Internal, "what was handed over of %s cannot be read: %w", r.d.Ref, err)
 	}
-	last.Target, last.Credential, last.Opened, last.Sync, last.Automated, last.Detached, last.Kept = nil, nil, nil, nil, false, true, r.d.Spec.Keep
+	unarm(&last)
+	last.Detached, last.Kept = true, r.d.Spec.Keep
 	body, err := encodeBody(last)
 	if err != nil {
 		return err
 	}
 	r.d.Status.Detached = true
 	return r.issue(ctx, body)
+}
+
+// unarm takes from a deployment what it is opened with, and what is to be done.
+func unarm(d *runtime.Deployment) {
+	d.Target, d.Credential, d.Opened, d.Sync, d.Automated = nil, nil, nil, nil, false
 }
 
 // issue hands a body over, if it is another.
@@ -123,7 +129,6 @@ func (r *run) body(detached bool) runtime.Deployment {
 		out.Workspace, out.Namespaces = out.Workspace+"-operators", []string{out.Namespace}
 	default: // out of reach by now: Argo CD refuses it, and leaves what there is
 	}
-	var opened []*runtime.DeploymentOperation
 	if f.Credential != nil {
 		good := f.Credential.Status.Good
 		out.Credential = &runtime.RepositoryCredential{
@@ -133,19 +138,16 @@ func (r *run) body(detached bool) runtime.Deployment {
 			out.Credential.KnownHosts = string(r.KnownHosts)
 		}
 		out.Credential.KnownHosts = provenHosts(out.Credential.KnownHosts, f.Credential.Status.HostKey)
-		opened = append(opened, f.Credential.Status.Shown)
+		out.Credential.Since = f.Credential.Status.Since
+		out.Opened = appendShown(out.Opened, f.Credential.Status.Shown, d.Status.Engine)
 	}
 	if t := f.Target; t != nil && !detached {
 		out.Target = &runtime.Target{
 			ID: t.ID, Name: t.Name, Server: t.Status.Access.Server, Token: t.Status.Access.Token, CA: t.Status.Access.CA,
 			Insecure: t.Status.Access.Insecure, Namespaces: t.Status.Access.Namespaces, ClusterResources: t.Status.Access.ClusterResources,
+			Since: t.Status.Since,
 		}
-		opened = append(opened, t.Status.Shown)
-	}
-	for _, op := range opened {
-		if op = shownBy(op, d.Status.Engine); op != nil {
-			out.Opened = append(out.Opened, *op)
-		}
+		out.Opened = appendShown(out.Opened, t.Status.Shown, d.Status.Engine)
 	}
 	if k := keysOf(out); k != "" {
 		out.Refresh += "." + k
@@ -161,6 +163,13 @@ func shownBy(op *runtime.DeploymentOperation, engine string) *runtime.Deployment
 	by := *op
 	by.Instance = engine
 	return &by
+}
+
+func appendShown(all []runtime.DeploymentOperation, op *runtime.DeploymentOperation, engine string) []runtime.DeploymentOperation {
+	if op == nil {
+		return all
+	}
+	return append(all, *shownBy(op, engine))
 }
 
 // keysOf is another text whenever the repository or the cluster is opened with

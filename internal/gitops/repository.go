@@ -53,7 +53,9 @@ type RepositoryStatus struct {
 	Unreached int       `json:"unreached,omitempty"`
 	Retired   []Retired `json:"retired,omitempty"`
 	Operation string    `json:"operation,omitempty"` // that runs
-	// Shown is the operation that made Good what it is, as agents that are told it show it.
+	// Since when Good is what it is, and the operation that made it so, which agents that
+	// are told it show; nil: none did.
+	Since time.Time                    `json:"since,omitzero"`
 	Shown *runtime.DeploymentOperation `json:"shown,omitempty"`
 }
 

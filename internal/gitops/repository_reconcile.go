@@ -9,6 +9,7 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/reconcile"
+	"github.com/droverhq/drover/internal/runtime"
 	"github.com/droverhq/drover/internal/source"
 )
 
@@ -39,6 +40,7 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 	now := c.Now()
 	set := ledger.Set{Actor: "system", Cause: ledger.ByChange(r.Ref, r.Version)}
 	r.Status.Checked = c.checks.newest(r.Ref, r.Status.Checked)
+	before := r.Status
 	step, left := planRepository(r, now)
 	switch step {
 	case repositoryLose:
@@ -54,13 +56,12 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 		r.Status = settleRepository(r, *obviousVerdict(r.Spec), now)
 		left = repositoryEvery
 	case repositoryProbe:
-		was, valid, key := r.Status.Good, r.Status.Valid, r.Status.HostKey
 		r.Status = settleRepository(r, c.probe(ctx, r.Spec), now)
 		if ctx.Err() != nil { // nothing was found out, and nobody waits for it
 			return reconcile.Result{}, ctx.Err()
 		}
-		if goodDiffers(was, r.Status.Good) || valid != r.Status.Valid || key != r.Status.HostKey { // another may be better now
-			if set.Wakes, err = c.repositoryUsers(ctx, r, was); err != nil {
+		if goodDiffers(before.Good, r.Status.Good) || before.Valid != r.Status.Valid || before.HostKey != r.Status.HostKey { // another may be better now
+			if set.Wakes, err = c.repositoryUsers(ctx, r, before.Good); err != nil {
 				return reconcile.Result{}, err
 			}
 		}
@@ -80,14 +81,18 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 	if r.Status.Retired, odd, err = c.destroy(ctx, "credential", r.ID, retire(r.Status.Retired, nil, used, now)); err != nil {
 		return reconcile.Result{}, err
 	}
+	var done *runtime.DeploymentOperation
 	if r.Status.Operation != "" && r.Status.Seen == r.Generation {
 		why := ""
 		if !r.Status.Valid {
 			why = r.message()
 		}
-		if err := c.endCheck(ctx, &r.Status.Operation, &set, why, &r.Status.Shown); err != nil {
+		if done, err = c.endCheck(ctx, &r.Status.Operation, &set, why); err != nil {
 			return reconcile.Result{}, err
 		}
+	}
+	if opensDiffer(before, r.Status) {
+		r.Status.Since, r.Status.Shown = now.UTC(), done
 	}
 	result, err := c.write(ctx, r, set, left, true)
 	return beside(result, err, odd)
@@ -96,6 +101,17 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 // goodDiffers reports whether deployments are to have something else.
 func goodDiffers(a, b *RepositorySpec) bool {
 	return (a == nil) != (b == nil) || a != nil && repositoryDiffers(*a, *b)
+}
+
+// opensDiffer reports whether the repository is opened with something else.
+func opensDiffer(a, b RepositoryStatus) bool {
+	with := func(s RepositoryStatus) (out [5]string) {
+		if g := s.Good; g != nil {
+			out = [5]string{NormaliseRepository(g.URL), g.Username, g.Password, g.SSHKey, g.KnownHosts}
+		}
+		return out
+	}
+	return with(a) != with(b) || a.HostKey != b.HostKey
 }
 
 // repositoryUsers are the deployments that have the credential, or are to have it.
@@ -167,7 +183,7 @@ func (c Repositories) lose(ctx context.Context, r Repository, set ledger.Set) (r
 	r.Status.Good, r.Status.Valid = nil, false
 	r.Phase, r.Deleted = Gone, now
 	set.Frees = []ledger.Claim{{Name: repositoryName(r.Parent, r.Name), Holder: r.Ref}}
-	if err := c.endCheck(ctx, &r.Status.Operation, &set, "", nil); err != nil {
+	if _, err := c.endCheck(ctx, &r.Status.Operation, &set, ""); err != nil {
 		return reconcile.Result{}, err
 	}
 	put, err := r.put(Gone)

@@ -56,7 +56,9 @@ type TargetStatus struct {
 	Left      []LeftAccount `json:"left,omitempty"`
 	Retired   []Retired     `json:"retired,omitempty"`
 	Operation string        `json:"operation,omitempty"` // that runs
-	// Shown is the operation that made Access what it is, as agents that are told it show it.
+	// Since when Access is what it is, and the operation that made it so, which agents that
+	// are told it show; nil: none did.
+	Since time.Time                    `json:"since,omitzero"`
 	Shown *runtime.DeploymentOperation `json:"shown,omitempty"`
 }
 

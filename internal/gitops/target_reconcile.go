@@ -11,6 +11,7 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/reconcile"
+	"github.com/droverhq/drover/internal/runtime"
 )
 
 // Targets keeps the clusters checked that tenants bring along.
@@ -61,7 +62,7 @@ func (c Targets) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.
 	case targetCheck:
 		return c.check(ctx, t, set, now)
 	}
-	return c.settle(ctx, t, set, left)
+	return c.settle(ctx, t, set, left, false)
 }
 
 // check looks at the cluster. A new kubeconfig takes the place of the old one as
@@ -78,6 +79,10 @@ func (c Targets) check(ctx context.Context, t Target, set ledger.Set, now time.T
 		return reconcile.Result{}, err
 	}
 	t.Status = settleTarget(t, found, now)
+	changed := accessDiffers(was, t.Status.Access)
+	if changed {
+		t.Status.Since = now.UTC()
+	}
 	if !reflect.DeepEqual(was, t.Status.Access) {
 		if set.Wakes, err = c.targetUsers(ctx, t, was == nil); err != nil {
 			box.drop(ctx, err)
@@ -91,7 +96,17 @@ func (c Targets) check(ctx context.Context, t Target, set ledger.Set, now time.T
 	if t.Status.Unreached > 0 {
 		left = targetSoon
 	}
-	return c.settle(ctx, t, set, left)
+	return c.settle(ctx, t, set, left, changed)
+}
+
+// accessDiffers reports whether the cluster is reached in another way.
+func accessDiffers(a, b *Access) bool {
+	if a == nil || b == nil {
+		return a != b
+	}
+	x, y := *a, *b
+	x.Of, y.Of = "", ""
+	return !reflect.DeepEqual(x, y)
 }
 
 // look asks the cluster. An error is one of ours; what the cluster says is found.
@@ -287,7 +302,7 @@ func (c Targets) end(ctx context.Context, t Target, set ledger.Set) (reconcile.R
 	t.Status.Retired = retire(t.Status.Retired, t.own(), nil, now)
 	t.Phase, t.Deleted = Gone, now
 	set.Frees = []ledger.Claim{{Name: targetName(t.Parent, t.Name), Holder: t.Ref}}
-	if err := c.endCheck(ctx, &t.Status.Operation, &set, "", nil); err != nil {
+	if _, err := c.endCheck(ctx, &t.Status.Operation, &set, ""); err != nil {
 		return reconcile.Result{}, err
 	}
 	put, err := t.put(Gone)
@@ -295,8 +310,8 @@ func (c Targets) end(ctx context.Context, t Target, set ledger.Set) (reconcile.R
 	return reconcile.Wait(set, retireAfter, "until its secrets are out of use"), err
 }
 
-// settle writes what was found.
-func (c Targets) settle(ctx context.Context, t Target, set ledger.Set, left time.Duration) (reconcile.Result, error) {
+// settle writes what was found. Changed: the cluster is reached in another way.
+func (c Targets) settle(ctx context.Context, t Target, set ledger.Set, left time.Duration, changed bool) (reconcile.Result, error) {
 	t.Phase = Failed
 	switch {
 	case t.Status.Ready:
@@ -308,14 +323,18 @@ func (c Targets) settle(ctx context.Context, t Target, set ledger.Set, left time
 	if t.Status.Retired, odd, err = c.destroy(ctx, "target", t.ID, retire(t.Status.Retired, nil, t.refs(), c.Now())); err != nil {
 		return reconcile.Result{}, err
 	}
+	var done *runtime.DeploymentOperation
 	if t.Status.Operation != "" && t.Status.Seen == t.Generation {
 		why := ""
 		if !t.Status.Ready && t.Status.Condition != nil {
 			why = cmp.Or(t.Status.Condition.Message, t.Status.Condition.Reason)
 		}
-		if err := c.endCheck(ctx, &t.Status.Operation, &set, why, &t.Status.Shown); err != nil {
+		if done, err = c.endCheck(ctx, &t.Status.Operation, &set, why); err != nil {
 			return reconcile.Result{}, err
 		}
+	}
+	if changed {
+		t.Status.Shown = done
 	}
 	result, err := c.write(ctx, t, set, left, true)
 	return beside(result, err, odd)

@@ -53,8 +53,8 @@ type Deployment struct {
 	Sync *SyncRequest `json:"sync,omitempty"`
 	// Operation that last changed any of this, shown as a custom resource.
 	Operation *DeploymentOperation `json:"operation,omitempty"`
-	// Opened are the operations that Credential and Target are of: shown once both are
-	// in place.
+	// Opened are the operations that made Credential and Target what they are: shown once
+	// both are in place.
 	Opened []DeploymentOperation `json:"opened,omitempty"`
 }
 
@@ -78,6 +78,8 @@ type RepositoryCredential struct {
 	Password   string `json:"password,omitempty"`
 	SSHKey     string `json:"ssh_key,omitempty"`
 	KnownHosts string `json:"known_hosts,omitempty"`
+	// Since when it is this: of two that deployments are told, the later one is right.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // Target is another cluster, reached with a token of its own.
@@ -90,6 +92,8 @@ type Target struct {
 	Insecure         bool     `json:"insecure,omitempty"`
 	Namespaces       []string `json:"namespaces,omitempty"` // empty: all
 	ClusterResources bool     `json:"cluster_resources,omitempty"`
+	// Since when it is this, as that of a credential.
+	Since time.Time `json:"since,omitzero"`
 }
 
 // SyncRequest asks for one sync. A runtime begins each ID once.
@@ -111,7 +115,8 @@ type DeploymentOperation struct {
 	Type     string `json:"type"`     // of resource: "GitOpsDeployment"
 	Cause    string `json:"cause,omitempty"`
 	Instance string `json:"instance,omitempty"` // cluster whose agent carries it out
-	// Ended is when the control plane was done with what data planes are told afterwards.
+	// Begun and Ended of what the control plane was done with before data planes are told.
+	Begun time.Time `json:"begun,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
 }
 

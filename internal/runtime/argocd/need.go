@@ -123,9 +123,10 @@ func (n *needs) leave(id string, before *need) {
 // hold returns the part of its project that a deployment needs.
 func (n *needs) hold(i int, d runtime.Deployment) *part {
 	project := projectName(d)
-	// What is of no matter to what is shared.
-	d.UID, d.Name, d.Namespace, d.Abandoned = "", "", "", ""
-	d.Sync, d.Refresh, d.Operation, d.Opened, d.Revision, d.Path, d.Automated, d.SyncOptions = nil, "", nil, nil, "", "", false, nil
+	d = runtime.Deployment{ // all that matters to what is shared
+		Workspace: d.Workspace, Namespaces: d.Namespaces, ClusterResources: d.ClusterResources, Repository: d.Repository,
+		Credential: d.Credential, Target: d.Target, Detached: d.Detached, Kept: d.Kept,
+	}
 	s, key := n.project(project), digest(object{"d": d})
 	p := s.parts[key]
 	if p == nil {

@@ -1,11 +1,15 @@
 package argocd_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
 	"github.com/droverhq/drover/internal/runtime"
@@ -24,12 +28,52 @@ func drawn(t *rapid.T, uid string) *runtime.Deployment {
 		Namespace: "n", Namespaces: []string{pick("namespace", "n", "m")}, ClusterResources: rapid.Bool().Draw(t, "cluster"),
 	}
 	if id := pick("credential", "", "c1", "c2"); id != "" {
-		d.Credential = &runtime.RepositoryCredential{ID: id, Username: "u", Password: pick("password", "p", "q")}
+		d.Credential = &runtime.RepositoryCredential{ID: id, Username: "u", Password: pick("password", "p", "q"), Since: since(t)}
 	}
 	if id := pick("target", "", "t1", "t2"); id != "" {
-		d.Target = &runtime.Target{ID: id, Server: "https://" + id, Token: pick("token", "s", "t"), Namespaces: []string{"n"}}
+		d.Target = &runtime.Target{ID: id, Server: "https://" + id, Token: pick("token", "s", "t"), Namespaces: []string{"n"}, Since: since(t)}
 	}
 	return d
+}
+
+func since(t *rapid.T) time.Time {
+	return time.Unix(int64(rapid.IntRange(0, 2).Draw(t, "since")), 0)
+}
+
+// TestLaterKeys: one that is still told an old password, or that nobody can tell
+// anything any more, does not keep others from the new one.
+func TestLaterKeys(t *testing.T) {
+	for i := range 16 { // whichever of the two comes first
+		of := func(uid, key string, since time.Time) runtime.Deployment {
+			return runtime.Deployment{
+				UID: uid, Workspace: "w", Repository: "https://git/a", Path: "x", Namespace: "n",
+				Credential: &runtime.RepositoryCredential{ID: "c", Username: "u", Password: fmt.Sprint(key, i), Since: since},
+				Target:     &runtime.Target{ID: "t", Server: "https://t", Token: fmt.Sprint(key, i), Namespaces: []string{"n"}, Since: since},
+			}
+		}
+		for reason, old := range map[string]time.Time{"a while ago": time.Unix(1, 0), "by a server that did not say since when": {}} {
+			items := map[string]runtime.Deployment{"a": of("a", "old", old), "b": of("b", "new", time.Unix(2, 0)), "c": of("c", "old", old)}
+			_, secrets := argocd.Scopes(argocd.Config{}, items)
+			found := secrets[argocd.ProjectName(items["a"])]
+			if len(found) != 2 {
+				t.Fatalf("there are %d Secrets", len(found))
+			}
+			for name, secret := range found {
+				data, _, _ := unstructured.NestedStringMap(secret.Object, "data")
+				text := ""
+				for _, coded := range data {
+					plain, err := base64.StdEncoding.DecodeString(coded)
+					if err != nil {
+						t.Fatal(err)
+					}
+					text += string(plain)
+				}
+				if strings.Contains(text, "old") || !strings.Contains(text, fmt.Sprint("new", i)) {
+					t.Errorf("two were told %s: %s has %q", reason, name, text)
+				}
+			}
+		}
+	}
 }
 
 // TestNeedsProperty: whatever came, changed and went, what is shared is the same as if

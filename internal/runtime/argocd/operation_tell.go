@@ -61,7 +61,7 @@ func (s *shift) conclude(d runtime.Deployment, m *memory, err error) {
 func (s *shift) opened(d runtime.Deployment) {
 	for _, op := range d.Opened {
 		if s.ops.news(op) {
-			s.ops.show(shown{DeploymentOperation: op, state: completed, begun: op.Ended, at: s.r.cfg.Now()})
+			s.ops.show(shown{DeploymentOperation: op, state: completed, begun: op.Begun, at: op.Ended})
 		}
 	}
 }

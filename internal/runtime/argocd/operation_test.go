@@ -281,7 +281,7 @@ func TestOperationsOfWhatIsOpenedWith(t *testing.T) {
 	c := newCounter(t)
 	made := func(id string, ago time.Duration) runtime.DeploymentOperation {
 		of := op(id)
-		of.Type, of.Ended = "GitOpsDeploymentRepositoryCredential", c.now.Add(-ago)
+		of.Type, of.Begun, of.Ended = "GitOpsDeploymentRepositoryCredential", c.now.Add(-ago-time.Second), c.now.Add(-ago)
 		return of
 	}
 	fresh, stale := made("fresh", time.Minute), made("stale", 10*time.Minute)
@@ -292,7 +292,7 @@ func TestOperationsOfWhatIsOpenedWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{"spec.resourceType": "GitOpsDeploymentRepositoryCredential", "spec.instance": "edge/argocd",
-		"status.startedAt": "2026-01-02T11:59:00Z", "status.finishedAt": "2026-01-02T12:00:00Z"} {
+		"status.startedAt": "2026-01-02T11:58:59Z", "status.finishedAt": "2026-01-02T11:59:00Z"} {
 		if got, _, _ := unstructured.NestedString(list.Items[0].Object, strings.Split(path, ".")...); got != want {
 			t.Errorf("%s is %q", path, got)
 		}

@@ -29,15 +29,16 @@ type scope struct {
 	secrets map[string]*unstructured.Unstructured // by name
 }
 
-// derive works out what deployments of one project share; the first one to name a
-// credential or a target says what it is. It is pure, and its order is no matter
-// but for that.
+// derive works out what deployments of one project share. Of two that were told
+// different things of a credential or a target, the one that was told what is so since
+// later says what it is, and else the first: one that cannot be told anything any more
+// would keep others from a new password. It is pure, and its order is no matter but for that.
 func derive(cfg Config, project string, all []runtime.Deployment) scope {
 	repos, places := map[string]bool{}, map[[2]string]bool{}
 	out := scope{secrets: map[string]*unstructured.Unstructured{}}
 	shared, everything := false, false
-	logins := map[string]map[string]*runtime.RepositoryCredential{} // by id and repository
-	taken := map[string]bool{}
+	logins := map[string]*runtime.RepositoryCredential{} // by repository: of two for one Argo CD would take either
+	clusters := map[string]*runtime.Target{}             // by id
 	for _, d := range all {
 		repos[d.Repository] = true
 		everything = everything || wide(d)
@@ -50,8 +51,8 @@ func derive(cfg Config, project string, all []runtime.Deployment) scope {
 			if len(t.Namespaces) == 0 {
 				places[[2]string{clusterName(t.ID), "*"}] = true
 			}
-			if name := clusterName(t.ID); out.secrets[name] == nil {
-				out.secrets[name] = clusterSecret(cfg.ArgoCD, project, *t)
+			if is := clusters[t.ID]; is == nil || t.Since.After(is.Since) {
+				clusters[t.ID] = t
 			}
 		case own(d):
 			// Where it goes is no leave to go there: a workspace that may not any
@@ -66,23 +67,21 @@ func derive(cfg Config, project string, all []runtime.Deployment) scope {
 				}
 			}
 		}
-		// Of two credentials for one repository Argo CD would take either.
-		if c := d.Credential; c != nil && !taken[d.Repository] {
-			taken[d.Repository] = true
-			if logins[c.ID] == nil {
-				logins[c.ID] = map[string]*runtime.RepositoryCredential{}
+		if c := d.Credential; c != nil {
+			if is := logins[d.Repository]; is == nil || c.Since.After(is.Since) {
+				logins[d.Repository] = c
 			}
-			logins[c.ID][d.Repository] = c
 		}
 	}
-	for id, of := range logins {
-		for i, repo := range slices.Sorted(maps.Keys(of)) {
-			name := repositorySecretName(all[0].Workspace, project, id)
-			if i > 0 {
-				name += "-" + digest(object{"url": repo})[:8]
-			}
-			out.secrets[name] = repositorySecret(cfg.ArgoCD, project, name, repo, *of[repo])
+	for id, t := range clusters {
+		out.secrets[clusterName(id)] = clusterSecret(cfg.ArgoCD, project, *t)
+	}
+	for _, repo := range slices.Sorted(maps.Keys(logins)) {
+		name := repositorySecretName(all[0].Workspace, project, logins[repo].ID)
+		if out.secrets[name] != nil {
+			name += "-" + digest(object{"url": repo})[:8]
 		}
+		out.secrets[name] = repositorySecret(cfg.ArgoCD, project, name, repo, *logins[repo])
 	}
 	spec := object{
 		"description": "Deployments of one workspace. Drover keeps it as it is.",
