@@ -42,16 +42,6 @@ func tells(s sdk.ReadOnlySpan) map[string]string {
 	return out
 }
 
-// told are the spans that have ended, besides those of the ledger.
-func told(spans *tracetest.SpanRecorder) (out []sdk.ReadOnlySpan) {
-	for _, s := range spans.Ended() {
-		if s.Name() != "ledger commit" {
-			out = append(out, s)
-		}
-	}
-	return out
-}
-
 func TestRequestsAreTraced(t *testing.T) {
 	one := newWorld(t)
 	w, spans := followed(one)
@@ -72,7 +62,7 @@ func TestRequestsAreTraced(t *testing.T) {
 			map[string]string{"": "GET /healthz", "http.request.method": "GET", "http.route": "/healthz", "http.response.status_code": "200", "drover.org": ""}},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
-			before, begun := len(told(spans)), len(spans.Started())
+			before, begun := len(spans.Ended()), len(spans.Started())
 			req, err := http.NewRequestWithContext(t.Context(), c.method, w.server.URL+c.path+"?token=secret", strings.NewReader(c.body))
 			if err != nil {
 				t.Fatal(err)
@@ -90,7 +80,7 @@ func TestRequestsAreTraced(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			told, all := told(spans)[before:], told
+			told := spans.Ended()[before:]
 			if c.want == nil {
 				if len(spans.Started()) != begun {
 					t.Errorf("told: %v", told)
@@ -100,7 +90,7 @@ func TestRequestsAreTraced(t *testing.T) {
 			c.want["drover.request"] = "request-1"
 			for len(told) == 0 { // it ends after the answer
 				runtime.Gosched()
-				told = all(spans)[before:]
+				told = spans.Ended()[before:]
 			}
 			if diff := cmp.Diff(c.want, tells(told[0])); diff != "" {
 				t.Errorf("what is said (-want +got):\n%s", diff)
@@ -207,7 +197,7 @@ func TestItemsAreHandedOverInTheirTrace(t *testing.T) {
 	back := strings.Replace(traceNamed, aSpan, "1111111111111111", 1)
 	a.seen[id] = v1.ObservedItem{ID: id, Generation: 1, State: "installing", Trace: back}
 	a.sync()
-	told := told(spans)
+	told := spans.Ended()
 	if len(told) != 1 || told[0].Name() != "report instance" || told[0].Parent().SpanID().String() != "1111111111111111" {
 		t.Fatalf("told of the report: %v", told)
 	}
@@ -223,7 +213,7 @@ func TestItemsAreHandedOverInTheirTrace(t *testing.T) {
 	}
 	a.seen[id] = v1.ObservedItem{ID: id, Generation: 1, State: "ready", Trace: "nonsense"}
 	a.sync()
-	if n := len(spans.Started()); n != 2 || one.observed(id).State != "ready" {
+	if n := len(spans.Started()); n != 1 || one.observed(id).State != "ready" {
 		t.Errorf("%d spans, and it is %s", n, one.observed(id).State)
 	}
 }

@@ -56,28 +56,14 @@ func (l *Ledger) Commit(ctx context.Context, set ledger.Set) (ledger.Result, err
 		set.Trace = trace.Parent(ctx)
 	}
 	set.Puts = slices.Clone(set.Puts) // the decision converts fields in place
-	span := follow(ctx, &set)
+	// A set that only ends or wakes work says nothing that the runs do not say.
+	followed := set.Trace != "" && len(set.Puts) > 0
+	began := time.Now()
 	a, err := l.submit(ctx, &request{set: &set})
-	if span != nil {
-		told(span, &a.result, err)
+	if followed {
+		trace.Step(ctx, "ledger commit", began, err, trace.Number("drover.changes", int64(len(a.result.Objects))), trace.Number("drover.seq", a.result.Seq))
 	}
 	return a.result, err
-}
-
-// follow begins the span of a commit, where the caller is followed. What its changes
-// set in motion goes on from the caller's. A set that only ends or wakes work says
-// nothing that the runs do not say.
-func follow(ctx context.Context, set *ledger.Set) *trace.Span {
-	if len(set.Puts) == 0 {
-		return nil
-	}
-	_, span := trace.Child(ctx, "ledger commit", trace.Client)
-	return span
-}
-
-func told(span *trace.Span, r *ledger.Result, err error) {
-	span.Set(trace.Number("drover.changes", int64(len(r.Objects))), trace.Number("drover.seq", r.Seq))
-	span.Done(err)
 }
 
 // submit hands a request to the committer and waits for the answer.

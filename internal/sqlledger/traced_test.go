@@ -3,6 +3,7 @@ package sqlledger_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -14,8 +15,8 @@ import (
 	"github.com/droverhq/drover/internal/trace"
 )
 
-// A commit of somebody who is followed is a span, if it writes objects; its changes, and
-// what they wake, go on from whoever made it.
+// A commit of somebody who is followed is told with its span, if it writes objects; its
+// changes, and what they wake, go on from whoever made it.
 func TestCommitsAreFollowed(t *testing.T) {
 	for name, where := range engines {
 		t.Run(name, func(t *testing.T) {
@@ -39,13 +40,21 @@ func TestCommitsAreFollowed(t *testing.T) {
 			top.End("")
 			var got []string
 			for _, s := range recorder.Ended() {
-				text := s.Name() + " " + s.Status().Description
-				for _, a := range s.Attributes() {
-					text += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
+				for _, e := range s.Events() {
+					text := s.Name() + ": " + e.Name
+					for _, a := range e.Attributes {
+						if a.Key == trace.Took {
+							if e.Time.Before(s.StartTime()) || e.Time.Add(time.Duration(a.Value.AsInt64())*time.Microsecond).After(s.EndTime()) {
+								t.Errorf("it began at %s and took %d µs", e.Time, a.Value.AsInt64())
+							}
+							continue
+						}
+						text += fmt.Sprintf(" %s=%s", a.Key, a.Value.String())
+					}
+					got = append(got, text)
 				}
-				got = append(got, text)
 			}
-			if diff := cmp.Diff([]string{"ledger commit  drover.changes=1 drover.seq=1", "ledger commit conflict drover.changes=0 drover.seq=0", "request "}, got); diff != "" {
+			if diff := cmp.Diff([]string{"request: ledger commit drover.changes=1 drover.seq=1", "request: ledger commit drover.changes=0 drover.seq=0 drover.failed=conflict"}, got); diff != "" {
 				t.Errorf("what is told (-want +got):\n%s", diff)
 			}
 			changes, err := l.Changes(t.Context(), ledger.ChangeQuery{})

@@ -97,6 +97,28 @@ func Child(ctx context.Context, name string, role Role) (context.Context, *Span)
 	return ctx, &Span{span: span, within: within}
 }
 
+// Took is the attribute of a step that tells how long it took, in microseconds, and Why
+// the one that tells of which kind its failure was.
+const (
+	Took = "drover.took"
+	Why  = "drover.failed"
+)
+
+// Step says of the span that ctx has what was done within it, from a time until now. It
+// is an event of that span, and for what happens in every span, and leads nowhere else:
+// a span of its own would cost eight times as much.
+func Step(ctx context.Context, name string, began time.Time, err error, attrs ...Attr) {
+	of := otel.SpanFromContext(ctx)
+	if !of.IsRecording() {
+		return
+	}
+	attrs = append(attrs, Number(Took, time.Since(began).Microseconds()))
+	if err != nil {
+		attrs = append(attrs, Text(Why, fault.Of(err).String()))
+	}
+	of.AddEvent(name, otel.WithTimestamp(began), otel.WithAttributes(attrs...))
+}
+
 // Attr is something that is said of a span.
 type Attr = attribute.KeyValue
 

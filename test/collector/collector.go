@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 
 	collect "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	common "go.opentelemetry.io/proto/otlp/common/v1"
+	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -92,13 +94,29 @@ func (c *Collector) take(sent *collect.ExportTraceServiceRequest) {
 		for _, scope := range of.GetScopeSpans() {
 			c.Count.Add(int64(len(scope.GetSpans())))
 			for _, s := range scope.GetSpans() {
-				c.spans = append(c.spans, Span{
+				of := Span{
 					Trace: hex.EncodeToString(s.GetTraceId()), ID: hex.EncodeToString(s.GetSpanId()), Parent: hex.EncodeToString(s.GetParentSpanId()),
 					Service: service, Name: s.GetName(), Begin: time.Unix(0, int64(s.GetStartTimeUnixNano())), End: time.Unix(0, int64(s.GetEndTimeUnixNano())),
 					Failed: s.GetStatus().GetMessage(), Attributes: texts(s.GetAttributes()),
-				})
+				}
+				c.spans = append(c.spans, of)
+				for i, e := range s.GetEvents() {
+					c.spans = append(c.spans, step(of, i, e))
+				}
 			}
 		}
+	}
+}
+
+// step is the event of a span that tells what was done within it, as if it were a span
+// of its own below it.
+func step(of Span, i int, e *spans.Span_Event) Span {
+	said := texts(e.GetAttributes())
+	took, _ := strconv.ParseInt(said["drover.took"], 10, 64)
+	begin := time.Unix(0, int64(e.GetTimeUnixNano()))
+	return Span{
+		Trace: of.Trace, ID: of.ID + "/" + strconv.Itoa(i), Parent: of.ID, Service: of.Service, Name: e.GetName(),
+		Begin: begin, End: begin.Add(time.Duration(took) * time.Microsecond), Failed: said["drover.failed"], Attributes: said,
 	}
 }
 
