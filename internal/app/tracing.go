@@ -26,6 +26,9 @@ const (
 	spansAtOnce  = 2048
 	spansWithin  = time.Second
 	sendWithin   = 5 * time.Second
+	// stepsOfSpan are kept of one that makes many, the last ones: a run that prints for
+	// hours writes what it printed each second.
+	stepsOfSpan = 1024
 	// flushWithin bounds the end of the program.
 	flushWithin = 3 * time.Second
 )
@@ -56,8 +59,10 @@ func openTracing(ctx context.Context, endpoint, service, version string, sample 
 	if err != nil { // what was found is there
 		log.Warn("cannot tell everything about this process with its traces", "error", err)
 	}
+	limits := sdk.NewSpanLimits()
+	limits.EventCountLimit = stepsOfSpan
 	provider := sdk.NewTracerProvider(
-		sdk.WithResource(about), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(sample))),
+		sdk.WithResource(about), sdk.WithRawSpanLimits(limits), sdk.WithSampler(sdk.ParentBased(sdk.TraceIDRatioBased(sample))),
 		sdk.WithBatcher(&collector{SpanExporter: exporter, log: log, policy: resilience.New(collectorConfig(observer))}, sdk.WithMaxQueueSize(spansWaiting), sdk.WithMaxExportBatchSize(spansAtOnce),
 			sdk.WithBatchTimeout(spansWithin), sdk.WithExportTimeout(sendWithin)))
 	return tracing{trace.New(provider), provider}, nil

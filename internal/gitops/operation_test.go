@@ -210,6 +210,7 @@ func TestOperationsOfWhatADeploymentIsOpenedWith(t *testing.T) {
 		}
 	}
 	opened("both are new", "create", "create")
+	first := d.body("hub", "uid-1")
 
 	d.gate.err = denied()
 	d.intendRepository(d.credential("c-1", 1, password("reader", "second")))
@@ -228,6 +229,9 @@ func TestOperationsOfWhatADeploymentIsOpenedWith(t *testing.T) {
 	d.work(time.Second)
 	opened("another token", "update", "update")
 	is, item := d.body("hub", "uid-1"), mustItem(d, "uid-1")
+	if !is.Credential.Since.After(first.Credential.Since) || !is.Target.Since.After(first.Target.Since) {
+		t.Errorf("they are so since %s and %s, and were since %s and %s", is.Credential.Since, is.Target.Since, first.Credential.Since, first.Target.Since)
+	}
 	if !is.Credential.Since.Equal(d.repository("c-1").Status.Since) || !is.Target.Since.Equal(d.target("t-1").Status.Since) || is.Credential.Since.IsZero() || is.Target.Since.IsZero() {
 		t.Errorf("they are so since %s and %s", is.Credential.Since, is.Target.Since)
 	}

@@ -92,7 +92,7 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 		}
 	}
 	if opensDiffer(before, r.Status) {
-		r.Status.Since, r.Status.Shown = now.UTC(), done
+		r.Status.Since, r.Status.Shown = later(before.Since, now), done
 	}
 	result, err := c.write(ctx, r, set, left, true)
 	return beside(result, err, odd)
@@ -101,6 +101,14 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 // goodDiffers reports whether deployments are to have something else.
 func goodDiffers(a, b *RepositorySpec) bool {
 	return (a == nil) != (b == nil) || a != nil && repositoryDiffers(*a, *b)
+}
+
+// later is a time that comes after another one: now, unless a clock was set back.
+func later(before, now time.Time) time.Time {
+	if after := before.Add(time.Microsecond); now.Before(after) {
+		return after
+	}
+	return now.UTC()
 }
 
 // opensDiffer reports whether the repository is opened with something else.

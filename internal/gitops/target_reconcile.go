@@ -81,7 +81,7 @@ func (c Targets) check(ctx context.Context, t Target, set ledger.Set, now time.T
 	t.Status = settleTarget(t, found, now)
 	changed := accessDiffers(was, t.Status.Access)
 	if changed {
-		t.Status.Since = now.UTC()
+		t.Status.Since = later(t.Status.Since, now)
 	}
 	if !reflect.DeepEqual(was, t.Status.Access) {
 		if set.Wakes, err = c.targetUsers(ctx, t, was == nil); err != nil {

@@ -23,7 +23,7 @@ const (
 	someSpan  = "00f067aa0ba902b7"
 )
 
-// followed is a store that tells of commits, as stores do.
+// followed is a store whose commits are spans: something below the run.
 type followed struct{ *store }
 
 func (f followed) Commit(ctx context.Context, set ledger.Set) (ledger.Result, error) {

@@ -186,7 +186,8 @@ func (n *needs) derived(project string) *scope {
 		return s.scope
 	}
 	delete(n.stale, project)
-	fresh := derive(n.cfg, project, s.all())
+	wanted, made := s.all()
+	fresh := derive(n.cfg, project, wanted, made)
 	if s.scope != nil && s.scope.equal(fresh) {
 		return s.scope
 	}
@@ -208,18 +209,17 @@ func (n *needs) derived(project string) *scope {
 	return s.scope
 }
 
-// all that is needed, each once and in an order that does not depend on what came
-// first. What is wanted says what a credential is, before what was.
-func (s *shared) all() []runtime.Deployment {
-	var out, was []runtime.Deployment
+// all that is wanted, and that was made and is not wanted any more: each once, and in an
+// order that does not depend on what came first.
+func (s *shared) all() (wanted, made []runtime.Deployment) {
 	for _, key := range slices.Sorted(maps.Keys(s.parts)) {
 		if p := s.parts[key]; p.holders[isWanted] > 0 {
-			out = append(out, p.of)
+			wanted = append(wanted, p.of)
 		} else {
-			was = append(was, p.of)
+			made = append(made, p.of)
 		}
 	}
-	return append(out, was...)
+	return wanted, made
 }
 
 // equal reports whether two scopes are made of the same objects, which have marks
@@ -310,7 +310,8 @@ func (n *needs) all() []runtime.Deployment {
 	defer n.mu.Unlock()
 	var out []runtime.Deployment
 	for _, name := range slices.Sorted(maps.Keys(n.projects)) {
-		out = append(out, n.projects[name].all()...)
+		wanted, made := n.projects[name].all()
+		out = append(append(out, wanted...), made...)
 	}
 	return out
 }

@@ -76,6 +76,27 @@ func TestLaterKeys(t *testing.T) {
 	}
 }
 
+// TestKeysThatWere: what is wanted counts before what was made, whenever that became what
+// it was; and between two credentials their ages say nothing.
+func TestKeysThatWere(t *testing.T) {
+	of := func(id, key string, since int64) *runtime.Deployment {
+		return &runtime.Deployment{UID: "a", Workspace: "w", Repository: "https://git/a", Path: "x", Namespace: "n", Namespaces: []string{"n"},
+			Credential: &runtime.RepositoryCredential{ID: id, Username: "u", Password: key, Since: time.Unix(since, 0)}}
+	}
+	marks := func(now, last *runtime.Deployment) map[string][]string {
+		n := argocd.NewNeeds()
+		n.Set("a", now, last)
+		return n.Marks()
+	}
+	for reason, was := range map[string]*runtime.Deployment{
+		"the same credential, of a ledger that was restored": of("c1", "old", 5), "another one": of("c2", "old", 5), "a younger one of that id": of("c1", "old", 1),
+	} {
+		if d := cmp.Diff(marks(of("c1", "new", 2), nil), marks(of("c1", "new", 2), was)); d != "" {
+			t.Errorf("%s: what was made says what it is:\n%s", reason, d)
+		}
+	}
+}
+
 // TestNeedsProperty: whatever came, changed and went, what is shared is the same as if
 // those that are left had been the only ones, in any order; and whoever removes a
 // Secret that is needed is noticed.

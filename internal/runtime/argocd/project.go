@@ -29,16 +29,28 @@ type scope struct {
 	secrets map[string]*unstructured.Unstructured // by name
 }
 
-// derive works out what deployments of one project share. Of two that were told
-// different things of a credential or a target, the one that was told what is so since
-// later says what it is, and else the first: one that cannot be told anything any more
-// would keep others from a new password. It is pure, and its order is no matter but for that.
-func derive(cfg Config, project string, all []runtime.Deployment) scope {
+// derive works out what deployments of one project share: those that are wanted, and
+// those that were made. What is wanted says what a credential or a target is, before
+// what was. Of two that were told different things of one, it is what is so since later:
+// one that cannot be told anything any more would keep others from a new password. It is
+// pure; of two credentials for one repository the first is taken.
+func derive(cfg Config, project string, wanted, made []runtime.Deployment) scope {
+	all := slices.Concat(wanted, made)
 	repos, places := map[string]bool{}, map[[2]string]bool{}
 	out := scope{secrets: map[string]*unstructured.Unstructured{}}
 	shared, everything := false, false
-	logins := map[string]*runtime.RepositoryCredential{} // by repository: of two for one Argo CD would take either
-	clusters := map[string]*runtime.Target{}             // by id
+	logins, clusters := keysFor(wanted)
+	were, past := keysFor(made)
+	for repo, c := range were {
+		if logins[repo] == nil {
+			logins[repo] = c
+		}
+	}
+	for id, t := range past {
+		if clusters[id] == nil {
+			clusters[id] = t
+		}
+	}
 	for _, d := range all {
 		repos[d.Repository] = true
 		everything = everything || wide(d)
@@ -51,9 +63,6 @@ func derive(cfg Config, project string, all []runtime.Deployment) scope {
 			if len(t.Namespaces) == 0 {
 				places[[2]string{clusterName(t.ID), "*"}] = true
 			}
-			if is := clusters[t.ID]; is == nil || t.Since.After(is.Since) {
-				clusters[t.ID] = t
-			}
 		case own(d):
 			// Where it goes is no leave to go there: a workspace that may not any
 			// more keeps what it has, and changes nothing of it.
@@ -65,11 +74,6 @@ func derive(cfg Config, project string, all []runtime.Deployment) scope {
 				for _, pattern := range cfg.besides(ns) {
 					places[[2]string{inCluster, pattern}] = true
 				}
-			}
-		}
-		if c := d.Credential; c != nil {
-			if is := logins[d.Repository]; is == nil || c.Since.After(is.Since) {
-				logins[d.Repository] = c
 			}
 		}
 	}
@@ -99,6 +103,25 @@ func derive(cfg Config, project string, all []runtime.Deployment) scope {
 	}
 	out.project = projects.make(cfg.ArgoCD, project, nil, object{"spec": spec})
 	return out
+}
+
+// keysFor are the credentials of repositories and the targets, by their ids, that some
+// deployments were told. Argo CD would take either of two credentials for one repository.
+func keysFor(all []runtime.Deployment) (logins map[string]*runtime.RepositoryCredential, clusters map[string]*runtime.Target) {
+	logins, clusters = map[string]*runtime.RepositoryCredential{}, map[string]*runtime.Target{}
+	for _, d := range all {
+		if t := d.Target; t != nil {
+			if is := clusters[t.ID]; is == nil || t.Since.After(is.Since) {
+				clusters[t.ID] = t
+			}
+		}
+		if c := d.Credential; c != nil {
+			if is := logins[d.Repository]; is == nil || is.ID == c.ID && c.Since.After(is.Since) {
+				logins[d.Repository] = c
+			}
+		}
+	}
+	return logins, clusters
 }
 
 // repositorySecretName is the same credential's other name in the other projects

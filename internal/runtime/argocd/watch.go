@@ -227,7 +227,7 @@ func (s *shift) untold(ctx context.Context, w *writer, project string, there []*
 	if last == nil || projectName(*last) != project {
 		return there, nil
 	}
-	for name := range derive(s.r.cfg, project, []runtime.Deployment{*last}).secrets {
+	for name := range derive(s.r.cfg, project, []runtime.Deployment{*last}, nil).secrets {
 		if want.secrets[name] != nil || slices.ContainsFunc(there, func(o *unstructured.Unstructured) bool { return o.GetName() == name }) {
 			continue
 		}
