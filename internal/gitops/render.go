@@ -165,6 +165,7 @@ func shownBy(op *runtime.DeploymentOperation, engine string) *runtime.Deployment
 	return &by
 }
 
+// appendShown adds an operation as the agent of an engine shows it, if there is one.
 func appendShown(all []runtime.DeploymentOperation, op *runtime.DeploymentOperation, engine string) []runtime.DeploymentOperation {
 	if op == nil {
 		return all

@@ -60,7 +60,7 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 		if ctx.Err() != nil { // nothing was found out, and nobody waits for it
 			return reconcile.Result{}, ctx.Err()
 		}
-		if goodDiffers(before.Good, r.Status.Good) || before.Valid != r.Status.Valid || before.HostKey != r.Status.HostKey { // another may be better now
+		if opensDiffer(before, r.Status) || before.Valid != r.Status.Valid { // another may be better now
 			if set.Wakes, err = c.repositoryUsers(ctx, r, before.Good); err != nil {
 				return reconcile.Result{}, err
 			}
@@ -98,11 +98,6 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 	return beside(result, err, odd)
 }
 
-// goodDiffers reports whether deployments are to have something else.
-func goodDiffers(a, b *RepositorySpec) bool {
-	return (a == nil) != (b == nil) || a != nil && repositoryDiffers(*a, *b)
-}
-
 // later is a time that comes after another one: now, unless a clock was set back.
 func later(before, now time.Time) time.Time {
 	if after := before.Add(time.Microsecond); now.Before(after) {
@@ -111,15 +106,16 @@ func later(before, now time.Time) time.Time {
 	return now.UTC()
 }
 
-// opensDiffer reports whether the repository is opened with something else.
+// opensDiffer reports whether the repository is opened with something else: then
+// deployments are to have that.
 func opensDiffer(a, b RepositoryStatus) bool {
-	with := func(s RepositoryStatus) (out [5]string) {
-		if g := s.Good; g != nil {
-			out = [5]string{NormaliseRepository(g.URL), g.Username, g.Password, g.SSHKey, g.KnownHosts}
+	with := func(s RepositoryStatus) [6]string {
+		if s.Good == nil {
+			return [6]string{}
 		}
-		return out
+		return [6]string{NormaliseRepository(s.Good.URL), s.Good.Username, s.Good.Password, s.Good.SSHKey, s.Good.KnownHosts, s.HostKey}
 	}
-	return with(a) != with(b) || a.HostKey != b.HostKey
+	return with(a) != with(b)
 }
 
 // repositoryUsers are the deployments that have the credential, or are to have it.
