@@ -55,6 +55,27 @@ func TestSpansAreSentAtTheEnd(t *testing.T) {
 	}
 }
 
+// A run that commits each second for hours is told with its last commits, and not with
+// those of two minutes, which is what OpenTelemetry keeps by itself.
+func TestManyStepsOfASpan(t *testing.T) {
+	c := collector.Start(t)
+	tracer, flush, err := app.OpenTracing(t.Context(), c.URL, 1, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, span := tracer.Start(t.Context(), "", "run", trace.Inside)
+	for i := range 1100 {
+		trace.Step(ctx, "step", time.Now(), nil, trace.Number("i", int64(i)))
+	}
+	span.End("")
+	trace.Step(ctx, "late", time.Now(), nil)
+	flush()
+	steps := c.Spans("")[1:]
+	if first, last := steps[0], steps[len(steps)-1]; len(steps) != 1024 || first.Attributes["i"] != "76" || last.Attributes["i"] != "1099" || last.Name != "step" {
+		t.Errorf("%d steps, from %v to %v", len(steps), first, last)
+	}
+}
+
 // A collector that takes connections and never answers holds up nobody: neither those
 // whose spans are more than fit, nor for long the end.
 func TestACollectorThatHangs(t *testing.T) {
