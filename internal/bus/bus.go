@@ -48,6 +48,9 @@ type Delivery struct {
 	// message: Later goes by them.
 	Try, Failed int
 	Large       int // bytes of a body that is larger than MaxBody, and is not there; else 0
+	// Dead is why the broker has put it aside by itself; else empty. It is not to be carried
+	// out: its sender is to be told.
+	Dead string
 	// KeyLost: its token was sealed when it was put aside, and the key for that is gone. It
 	// has none.
 	KeyLost bool
@@ -84,7 +87,8 @@ type Bus interface {
 	Close() error
 }
 
-// Aside keeps the messages that nobody could take, until somebody decides.
+// Aside keeps the messages that nobody could take, until somebody decides. A broker that is
+// away is waited for only for a moment, unlike by the calls of a Bus: a person asks.
 type Aside interface {
 	// List returns up to limit of them, oldest first, without headers and with
 	// Excerpt bytes of each body at most. Of very many bytes it need not look at all.

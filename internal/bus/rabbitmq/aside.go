@@ -28,16 +28,21 @@ const look, lookBytes = 1000, 256 << 20
 // settling is how often the broker is asked whether it has them again.
 const settling = 1000
 
+// patience is how long a broker that is away is waited for, and one of several tried:
+// somebody sits there and waits for the answer.
+const patience = 3 * time.Second
+
 var errHeld = errors.New("somebody else looks at what was put aside")
 
-// errand does something over a connection of its own.
-func (b *Bus) errand(ctx context.Context, do func(*amqp.Channel) error) error {
+// errand does something over a connection of its own, for which it tries each broker for a
+// while. One that cannot be reached is Unavailable, of the reason broker-away.
+func (b *Bus) errand(ctx context.Context, each time.Duration, do func(*amqp.Channel) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(b.life, cancel)()
-	s, err := b.dial(ctx, "aside")
+	s, err := b.dial(ctx, "aside", each)
 	if err != nil {
-		return err
+		return fault.New(fault.Unavailable, "the broker cannot be reached: %w", err).Because(reasonAway)
 	}
 	defer s.end()
 	defer context.AfterFunc(ctx, func() { s.wire.Close() })() // ends what hangs
@@ -48,14 +53,15 @@ func (b *Bus) errand(ctx context.Context, do func(*amqp.Channel) error) error {
 	return do(ch)
 }
 
-// visit does something while nobody else looks, trying again until ctx ends.
+// visit does something while nobody else looks, trying again until ctx ends. A broker that
+// cannot be reached is waited for only for a moment, and not at all where that is known.
 func (a aside) visit(ctx context.Context, do func(*amqp.Channel) error) error {
-	b := a.bus
+	b, began := a.bus, time.Now()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
 		if err := b.alive(ctx); err != nil {
 			return err
 		}
-		err := b.errand(ctx, func(ch *amqp.Channel) error {
+		err := b.errand(ctx, patience, func(ch *amqp.Channel) error {
 			if err := declareDead(ch, b.dead); err != nil {
 				return conflict(err, b.dead)
 			}
@@ -68,17 +74,22 @@ func (a aside) visit(ctx context.Context, do func(*amqp.Channel) error) error {
 			}
 			return do(ch)
 		})
-		if err == nil || fault.Of(err) != fault.Internal {
+		away := fault.Reason(err) == reasonAway
+		switch {
+		case err == nil || fault.Of(err) != fault.Internal && !away:
 			return err
-		}
-		if ctx.Err() != nil { // which has ended the connection
-			return fault.New(fault.Unavailable, "the broker has not answered in time: %w", ctx.Err()).Because("broker-away")
+		case b.life.Err() != nil:
+			return errClosed
+		case ctx.Err() != nil: // which has ended the connection
+			return fault.New(fault.Unavailable, "the broker has not answered in time: %w", ctx.Err()).Because(reasonAway)
+		case away && (time.Since(began)+pause > patience || b.away()):
+			return err
 		}
 		if errors.Is(err, errHeld) {
 			pause = firstPause
 		}
 		if !bus.Rest(ctx, pause) {
-			return fault.New(fault.Unavailable, "the broker cannot be asked: %w: %w", err, ctx.Err()).Because("broker-away")
+			return fault.New(fault.Unavailable, "the broker cannot be asked: %w: %w", err, ctx.Err()).Because(reasonAway)
 		}
 	}
 }
@@ -128,7 +139,7 @@ func (a aside) walk(ch *amqp.Channel, see func(bus.Rejected, amqp.Delivery) (eno
 // Count tells how many there are, without reading them, and whoever looks at them
 // meanwhile.
 func (a aside) Count(ctx context.Context) (n int, err error) {
-	err = a.bus.errand(ctx, func(ch *amqp.Channel) error {
+	err = a.bus.errand(ctx, patience, func(ch *amqp.Channel) error {
 		if err := declareDead(ch, a.bus.dead); err != nil {
 			return conflict(err, a.bus.dead)
 		}

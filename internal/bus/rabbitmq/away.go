@@ -85,11 +85,24 @@ func (c *consumer) park(alive context.Context, d amqp.Delivery, m bus.Delivery, 
 
 // move brings a copy of a message to another queue of ours, and then acknowledges the
 // message: were the end of the process between the two, it would be there twice, and never
-// not at all. A queue that somebody has deleted is made anew.
+// not at all. Who stops waits a moment for what the broker says of a copy that is on its
+// way, for the same reason. A queue that somebody has deleted is made anew.
 func (c *consumer) move(alive context.Context, d amqp.Delivery, to string, p amqp.Publishing, declare func(*amqp.Channel) error) error {
-	err := c.bus.publish(alive, []parcel{{key: to, must: true, Publishing: p}})
+	if alive.Err() != nil {
+		return alive.Err()
+	}
+	sending, cancel := context.WithCancel(context.WithoutCancel(alive))
+	defer cancel()
+	defer context.AfterFunc(alive, func() {
+		if c.ctx.Err() == nil { // the channel is lost, over which it would be acknowledged
+			cancel()
+			return
+		}
+		time.AfterFunc(closeTime, cancel)
+	})()
+	err := c.bus.publish(sending, []parcel{{key: to, must: true, Publishing: p}})
 	if errors.Is(err, errNobody) {
-		if err = c.bus.errand(alive, declare); err == nil {
+		if err = c.bus.errand(alive, dialTime, declare); err == nil {
 			err = errNobody
 		}
 	}

@@ -38,7 +38,7 @@ func (b *Bus) Consume(ctx context.Context, queue string, handle func(context.Con
 		return errClosed
 	}
 	c := &consumer{bus: b, queue: place(b.settings.prefix, queue), tag: rand.Text(), handle: handle, free: make(chan struct{}, hands)}
-	if most := 255 - len(laterEnding); len(c.queue) > most {
+	if most := 255 - max(len(laterEnding), len(untoldEnding)); len(c.queue) > most {
 		return fault.New(fault.Invalid, "the name of a queue has %d bytes: at most %d are taken", len(c.queue), most)
 	}
 	inner, cancel := context.WithCancel(ctx)
@@ -131,6 +131,9 @@ func (c *consumer) round() (began bool, err error) {
 	// who handle it have ended.
 	alive, over := context.WithCancel(c.ctx)
 	c.bus.running.Go(func() { c.patrol(alive, s) })
+	if c.bus.outside.Dead != nil {
+		c.bus.running.Go(func() { c.tell(alive, s) })
+	}
 	var working sync.WaitGroup
 	closed := make(chan struct{})
 	c.closed = closed
@@ -189,7 +192,9 @@ func (c *consumer) intake(alive context.Context, in <-chan amqp.Delivery, workin
 			c.busy.Go(func() {
 				defer working.Done()
 				if large > 0 {
-					c.mention(alive, d, large)
+					if c.bus.outside.Dead == nil { // else that is told of it
+						c.mention(alive, d, large)
+					}
 					d.Nack(false, false) //nolint:errcheck // the broker puts it aside, without the body travelling once more
 					return
 				}
@@ -214,7 +219,7 @@ func (c *consumer) intake(alive context.Context, in <-chan amqp.Delivery, workin
 func (c *consumer) mention(alive context.Context, d amqp.Delivery, size int) {
 	ctx, cancel := context.WithTimeout(alive, mentioning)
 	defer cancel()
-	_ = c.run(ctx, bus.Delivery{Message: unpack(d, c.bus.settings.prefix, c.bus.topic(d.Exchange, d.RoutingKey)), Again: d.Redelivered, Try: 1, Large: size}) // it is put aside, whatever it is
+	_ = c.run(ctx, bus.Delivery{Message: unpack(d, c.bus.settings.prefix, c.bus.topic(d.Exchange, d.RoutingKey)), Again: d.Redelivered, Try: 1, Large: size}, c.handle) // it is put aside, whatever it is
 }
 
 func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error) {
@@ -233,6 +238,11 @@ func (c *consumer) open(s *session) (*amqp.Channel, <-chan amqp.Delivery, error)
 	}
 	if err := declareLater(ch, c.queue); err != nil {
 		return ch, nil, conflict(err, later(c.queue))
+	}
+	if c.bus.outside.Dead != nil {
+		if err := declareUntold(ch, c.queue, c.bus.dead); err != nil {
+			return ch, nil, conflict(err, untold(c.queue))
+		}
 	}
 	c.made = true
 	for _, queue := range c.gone { // who hears of it may send at once
@@ -328,7 +338,7 @@ func (c *consumer) work(alive context.Context, d amqp.Delivery) {
 	m := tried(d)
 	for {
 		m.Message, m.KeyLost = c.bus.unseal(unpack(d, c.bus.settings.prefix, c.bus.topic(d.Exchange, d.RoutingKey)), d.ReplyTo)
-		err := c.run(c.ctx, m)
+		err := c.run(c.ctx, m, c.handle)
 		if err == nil {
 			d.Ack(false) //nolint:errcheck // as above
 			return
@@ -350,11 +360,11 @@ func (c *consumer) work(alive context.Context, d amqp.Delivery) {
 
 // run takes a panic for a failure: it must not end those who had nothing to do with
 // the message.
-func (c *consumer) run(ctx context.Context, d bus.Delivery) (err error) {
+func (c *consumer) run(ctx context.Context, d bus.Delivery, handle func(context.Context, bus.Delivery) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
 		}
 	}()
-	return c.handle(ctx, d)
+	return handle(ctx, d)
 }

@@ -68,7 +68,7 @@ func (b *Bus) publish(ctx context.Context, parcels []parcel) error {
 			return fault.New(fault.Unavailable, "the broker refuses: %s: give the account the right to write there", refused.Reason).Because("broker-refuses")
 		}
 		if !bus.Rest(ctx, pause) {
-			return fault.New(fault.Unavailable, "the broker did not take it: %w: %w", err, ctx.Err()).Because("broker-away")
+			return fault.New(fault.Unavailable, "the broker did not take it: %w: %w", err, ctx.Err()).Because(reasonAway)
 		}
 		pause = min(2*pause, lastPause)
 	}
@@ -156,7 +156,7 @@ func (b *Bus) late(ctx context.Context) error {
 	if err := b.out.state(); err != nil {
 		return fault.New(fault.Unavailable, "%w: %w", err, ctx.Err()).Because(fault.Reason(err))
 	}
-	return fault.New(fault.Unavailable, "the broker has not confirmed in time: %w", ctx.Err()).Because("broker-away")
+	return fault.New(fault.Unavailable, "the broker has not confirmed in time: %w", ctx.Err()).Because(reasonAway)
 }
 
 // unblocked waits while the broker takes nothing: what is sent then waits in the

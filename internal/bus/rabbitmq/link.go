@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -23,12 +24,17 @@ const (
 	firstPause, lastPause = 50 * time.Millisecond, 5 * time.Second
 )
 
+// reasonAway is that of what a broker does not answer.
+const reasonAway = "broker-away"
+
 // session is a connection while it lasts.
 type session struct {
 	conn  *amqp.Connection
 	wire  net.Conn      // below all else, to end what hangs
 	ended chan struct{} // closed when it is over
 	who   identity      // has opened it
+	at    string        // host and port
+	why   *amqp.Error   // it is over; nil: nobody said
 	users tasks         // those who are in the middle of something
 
 	retired chan struct{} // closed when another has taken its place
@@ -39,8 +45,20 @@ type session struct {
 }
 
 // wire gives up what it cannot write: the library would wait for it, and for
-// nothing else meanwhile, not even its heartbeat.
-type wire struct{ net.Conn }
+// nothing else meanwhile, not even its heartbeat. It notes when something came, be it a
+// heartbeat.
+type wire struct {
+	net.Conn
+	heard *atomic.Int64
+}
+
+func (w wire) Read(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	if n > 0 {
+		w.heard.Store(time.Now().UnixNano())
+	}
+	return n, err
+}
 
 func (w wire) Write(p []byte) (int, error) {
 	if err := w.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
@@ -49,12 +67,14 @@ func (w wire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// dial opens a connection to the first broker that answers. Its name tells
-// operators of the broker what it is for.
-func (b *Bus) dial(ctx context.Context, name string) (*session, error) {
+// dial opens a connection to the first broker that answers, and gives each a while to do so.
+// Its name tells operators of the broker what it is for.
+func (b *Bus) dial(ctx context.Context, name string, each time.Duration) (*session, error) {
 	var last error
 	for _, u := range b.settings.urls {
-		s, err := b.dialOne(ctx, name, u)
+		one, cancel := context.WithTimeout(ctx, each)
+		s, err := b.dialOne(one, name, u)
+		cancel()
 		if err == nil {
 			return s, nil
 		}
@@ -77,7 +97,7 @@ func (b *Bus) dialOne(ctx context.Context, name string, u amqp.URI) (*session, e
 	}
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName("drover " + name + " " + b.settings.prefix)
-	s := &session{ended: make(chan struct{}), changed: make(chan struct{}), retired: make(chan struct{}), who: who}
+	s := &session{ended: make(chan struct{}), changed: make(chan struct{}), retired: make(chan struct{}), who: who, at: host(u)}
 	stop := func() bool { return true }
 	config := amqp.Config{
 		SASL: []amqp.Authentication{sasl}, Vhost: vhost, Heartbeat: heartbeat, Properties: properties,
@@ -91,7 +111,7 @@ func (b *Bus) dialOne(ctx context.Context, name string, u amqp.URI) (*session, e
 				return nil, err
 			}
 			stop = context.AfterFunc(ctx, func() { c.Close() })
-			s.wire = wire{c}
+			s.wire = wire{c, &b.heard}
 			return s.wire, c.SetDeadline(time.Now().Add(dialTime)) // the library lifts it after its handshake
 		},
 	}
@@ -112,13 +132,13 @@ func (b *Bus) dialOne(ctx context.Context, name string, u amqp.URI) (*session, e
 		b.refused(who, err)
 		return nil, errors.New(scrub(err.Error(), secrets...))
 	}
-	blocks := s.conn.NotifyBlocked(make(chan amqp.Blocking, 1))
+	blocks, ends := s.conn.NotifyBlocked(make(chan amqp.Blocking, 1)), s.conn.NotifyClose(make(chan *amqp.Error, 1))
 	// One goroutine per connection, which ends with it.
-	b.running.Go(func() { s.watch(blocks) })
+	b.running.Go(func() { s.watch(blocks, ends) })
 	return s, nil
 }
 
-func (s *session) watch(blocks <-chan amqp.Blocking) {
+func (s *session) watch(blocks <-chan amqp.Blocking, ends <-chan *amqp.Error) {
 	for n := range blocks { // until the connection is over
 		s.mu.Lock()
 		s.blocked = ""
@@ -129,6 +149,7 @@ func (s *session) watch(blocks <-chan amqp.Blocking) {
 		s.changed = make(chan struct{})
 		s.mu.Unlock()
 	}
+	s.why = <-ends
 	close(s.ended)
 }
 
@@ -170,7 +191,7 @@ func newLink(b *Bus, name string, observer resilience.Observer) *link {
 // dial makes one try.
 func (l *link) dial() (s *session, err error) {
 	refused := l.policy.Once(l.bus.life, func(ctx context.Context) error {
-		if s, err = l.bus.dial(ctx, l.name); err != nil && ctx.Err() == nil {
+		if s, err = l.bus.dial(ctx, l.name, dialTime); err != nil && ctx.Err() == nil {
 			return fault.New(fault.Unavailable, "%w", err)
 		}
 		return err
@@ -214,7 +235,7 @@ func (l *link) get(ctx context.Context) (*session, error) {
 			if err := l.state(); err != nil {
 				return nil, fault.New(fault.Unavailable, "%w: %w", err, ctx.Err()).Because(fault.Reason(err))
 			}
-			return nil, fault.New(fault.Unavailable, "the broker does not answer: %w", ctx.Err()).Because("broker-away")
+			return nil, fault.New(fault.Unavailable, "the broker does not answer: %w", ctx.Err()).Because(reasonAway)
 		}
 	}
 }
@@ -233,12 +254,17 @@ func (l *link) connect() {
 			close(l.changed)
 			l.changed = make(chan struct{})
 			l.mu.Unlock()
-			if over && s != nil {
+			switch {
+			case !over:
+				l.keep(s)
+				l.bus.there(s.at)
+			case s != nil:
 				s.end()
 			}
 			return
 		}
 		l.mu.Unlock()
+		l.bus.gone(l.bus.hosts(), err)
 		if !bus.Rest(l.bus.life, pause) {
 			continue // the next try finds the bus closed
 		}
@@ -271,13 +297,18 @@ func (b *Bus) Trouble() error {
 	return b.in.state()
 }
 
+// away tells whether the broker is known to be: the last try to connect has failed.
+func (b *Bus) away() bool {
+	return fault.Reason(b.out.state()) == reasonAway || fault.Reason(b.in.state()) == reasonAway
+}
+
 // state is what is wrong with the connection, as far as that is known.
 func (l *link) state() error {
 	l.mu.Lock()
 	trouble, s := l.trouble, l.session
 	l.mu.Unlock()
 	if trouble != nil {
-		return fault.New(fault.Unavailable, "the broker cannot be reached: %w", trouble).Because("broker-away")
+		return fault.New(fault.Unavailable, "the broker cannot be reached: %w", trouble).Because(reasonAway)
 	}
 	if s != nil {
 		if blocked, _ := s.state(); blocked != "" {

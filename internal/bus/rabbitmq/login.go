@@ -40,6 +40,15 @@ type Outside struct {
 	// Lost hears of a queue that somebody has deleted, with what was in it; default:
 	// nobody does.
 	Lost func(queue string)
+	// Dead hears of each message that the broker itself has put aside (it is too large, it
+	// expired, or whoever took it ended again and again), so that its sender can be told. What
+	// it could not do is tried again, as of Consume. Default: nobody does, and Consume hands over what
+	// is too large.
+	Dead func(ctx context.Context, queue string, d bus.Delivery) error
+	// Away hears, once, that the broker (its host) cannot be reached or was lost, and why; Back
+	// that it is there again, and for how long it was not. Default: nobody does.
+	Away func(broker string, why error)
+	Back func(broker string, after time.Duration)
 	// Had tells whether a queue that is not there was consumed before this process began;
 	// default: none was.
 	Had func(ctx context.Context, queue string) bool
@@ -135,6 +144,7 @@ func (l *link) renew() bool {
 	}
 	l.session, l.trouble = s, nil
 	l.mu.Unlock()
+	l.keep(s)
 	close(old.retired)
 	// One goroutine per replaced connection, which ends it.
 	l.bus.running.Go(func() { old.retire(l.bus.life) })

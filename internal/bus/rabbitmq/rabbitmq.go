@@ -14,6 +14,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/droverhq/drover/internal/bus"
@@ -42,6 +43,8 @@ type Bus struct {
 	fulls     map[string]bool      // queues that took nothing the last time
 	losses    map[string]time.Time // queues that were deleted under us, and when that was seen
 	stuck     int                  // messages that cannot be put aside, because there is no room
+	absent    time.Time            // since when the broker is away, as Outside was told; zero: it is not
+	heard     atomic.Int64         // when something came from the broker, in nanoseconds since 1970; 0: nothing did
 
 	// A broker that is full stops reading from connections that publish: those that
 	// acknowledge must be others.
