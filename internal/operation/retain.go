@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -14,32 +15,54 @@ type Store interface {
 	Commit(ctx context.Context, set ledger.Set) (ledger.Result, error)
 }
 
-// Retain takes operations that ended before a time off the lists, the oldest first,
-// and tells how many. What they were stays in the log. Several may do so at once.
+// Retain takes operations that ended before a time off the lists, and tells how many.
 func Retain(ctx context.Context, store Store, before, now time.Time) (int, error) {
-	for n := 0; ; {
-		found, err := store.List(ctx, ledger.Query{
-			Kind: Kind.Name, Limit: ledger.MaxGone, Order: []ledger.Order{{Column: "updated"}},
-			Where: ledger.And{
-				ledger.Compare{Column: "updated", Op: ledger.Lt, Values: []any{before.UTC()}},
-				ledger.Compare{Column: "phase", Op: ledger.In, Values: []any{Succeeded, Failed, Superseded}},
-			},
-		})
-		if err != nil || len(found) == 0 {
-			return n, err
-		}
-		set := ledger.Set{Actor: "system", Cause: ledger.BySchedule("retention")}
-		for _, o := range found {
-			o.Deleted = now.UTC()
-			set.Puts = append(set.Puts, ledger.Put{Object: o, Expect: o.Version, Op: "delete"})
-		}
-		_, err = store.Commit(ctx, set)
-		if fault.Is(err, fault.Conflict) {
-			return n, nil // another replica does it
-		}
+	return TakeOff(ctx, store, Retention{Kind: Kind.Name, Ended: []string{Succeeded, Failed, Superseded}, Before: before, Now: now})
+}
+
+// Retention says what is taken off the lists: objects of a kind that are in one of some
+// phases since before a time.
+type Retention struct {
+	Kind        string
+	Ended       []string
+	Before, Now time.Time
+}
+
+// looked is how many objects are read at once.
+const looked = 1000
+
+// TakeOff takes objects that ended long ago off the lists, and tells how many. What they were
+// stays in the log, and who knows the id of one still finds it. Several may do so at once. It
+// reads no more than what is that old, by the index of when objects were made: the price of it
+// does not depend on how many there are.
+func TakeOff(ctx context.Context, store Store, r Retention) (n int, err error) {
+	for kept := 0; ; {
+		found, err := store.List(ctx, ledger.Query{Kind: r.Kind, Order: []ledger.Order{{Column: "created"}}, Offset: kept, Limit: looked})
 		if err != nil {
 			return n, err
 		}
-		n += len(found)
+		read := len(found)
+		found = slices.DeleteFunc(found, func(o ledger.Object) bool { return !o.Created.Before(r.Before) })
+		old := len(found)
+		found = slices.DeleteFunc(found, func(o ledger.Object) bool { return !slices.Contains(r.Ended, o.Phase) || !o.Updated.Before(r.Before) })
+		kept += old - len(found)
+		for some := range slices.Chunk(found, ledger.MaxGone) {
+			set := ledger.Set{Actor: "system", Cause: ledger.BySchedule("retention")}
+			for _, o := range some {
+				o.Deleted = r.Now.UTC()
+				set.Puts = append(set.Puts, ledger.Put{Object: o, Expect: o.Version, Op: "delete"})
+			}
+			_, err := store.Commit(ctx, set)
+			if fault.Is(err, fault.Conflict) {
+				return n, nil // another replica does it
+			}
+			if err != nil {
+				return n, err
+			}
+			n += len(some)
+		}
+		if read < looked || old < read {
+			return n, nil
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -192,7 +193,12 @@ func TestResults(t *testing.T) {
 				s.wake("a")
 				time.Sleep(10 * time.Second)
 				stop()
-				if diff := cmp.Diff(c.want, obs.all()); diff != "" {
+				got := obs.all()
+				if name == "WokenDuringTerminal" { // the next run begins with the finish, and may be told of first
+					slices.Sort(got)
+					slices.Sort(c.want)
+				}
+				if diff := cmp.Diff(c.want, got); diff != "" {
 					t.Errorf("%s outcomes (-want +got):\n%s", c.reason, diff)
 				}
 				if got := s.object("a").Phase; got != c.phase {

@@ -103,7 +103,7 @@ func (l *Ledger) submit(ctx context.Context, r *request) (answer, error) {
 	case a := <-r.done:
 		return a, a.err
 	default:
-		return answer{}, fault.New(fault.Unavailable, "the ledger did not answer in time: %w", ctx.Err()).Because("outcome-unknown")
+		return answer{}, fault.New(fault.Unavailable, "the ledger did not answer in time: %w", ctx.Err()).Because(ledger.ReasonUnknown)
 	}
 }
 

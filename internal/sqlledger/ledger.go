@@ -118,19 +118,19 @@ func Open(ctx context.Context, c Config) (*Ledger, error) {
 	}
 	var err error
 	if l.engine, l.dialect, err = connect(ctx, c, l.hints.signal); err != nil {
-		return nil, err
+		return nil, whereabouts(c.URL, err)
 	}
 	if c.ReadOnly {
 		if err := l.inspect(ctx); err != nil {
 			l.engine.close()
-			return nil, err
+			return nil, whereabouts(c.URL, err)
 		}
 		close(l.finished) // there is no committer
 		return l, nil
 	}
 	if err := l.setUp(ctx); err != nil {
 		l.engine.close()
-		return nil, err
+		return nil, whereabouts(c.URL, err)
 	}
 	go l.work()
 	return l, nil

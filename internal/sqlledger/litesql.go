@@ -10,6 +10,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
 )
 
 // sql writes the statement that handles one row; op -1 loads it.
@@ -76,7 +77,7 @@ func liteError(err error, committing bool) error {
 	case 10: // SQLITE_IOERR
 		reason := "disk-fails"
 		if committing {
-			reason = "outcome-unknown"
+			reason = ledger.ReasonUnknown
 		}
 		return fault.New(fault.Unavailable, "the disk fails: %w", err).Because(reason)
 	case 5, 6, 9, 14: // BUSY, LOCKED, INTERRUPT, CANTOPEN

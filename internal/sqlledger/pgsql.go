@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/droverhq/drover/internal/fault"
+	"github.com/droverhq/drover/internal/ledger"
 )
 
 // arrays turns rows into one array per column.
@@ -123,6 +126,33 @@ func readError(err error) error {
 	return pgError(err, false)
 }
 
+// whereabouts adds to the error of one who starts, and finds no database, where it was
+// looked for; nothing else of the URL. Later ones have no host in them: users may read
+// what comes of those.
+func whereabouts(url string, err error) error {
+	if !onPostgres(url) || fault.Reason(err) != "database-away" {
+		return err
+	}
+	config, wrong := pgconn.ParseConfig(url)
+	if wrong != nil {
+		return err
+	}
+	var at []string
+	add := func(host string, port uint16) {
+		if !strings.HasPrefix(host, "/") { // the directory of a socket
+			host = net.JoinHostPort(host, strconv.Itoa(int(port)))
+		}
+		if !slices.Contains(at, host) {
+			at = append(at, host)
+		}
+	}
+	add(config.Host, config.Port)
+	for _, f := range config.Fallbacks {
+		add(f.Host, f.Port)
+	}
+	return fault.New(fault.Unavailable, "%w (%s, which --database names)", err, strings.Join(at, ", ")).Because("database-away")
+}
+
 // unconnected says why, without the host and the rest of the configuration
 // that the driver's own text repeats.
 func unconnected(err error) string {
@@ -148,7 +178,7 @@ func pgError(err error, committing bool) error {
 	away := func(unknown bool) error {
 		reason := "database-away"
 		if unknown {
-			reason = "outcome-unknown"
+			reason = ledger.ReasonUnknown
 		}
 		return fault.New(fault.Unavailable, "the database is away: %w", err).Because(reason)
 	}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -202,6 +204,43 @@ func TestURLs(t *testing.T) {
 		_, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: c.url})
 		if !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: got %v, want invalid", c.reason, err)
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the error shows the password", c.reason)
+		}
+	}
+}
+
+// Whoever starts and finds no database reads where it was looked for, and no password.
+func TestWhereTheDatabaseIsNot(t *testing.T) {
+	refuses, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { refuses.Close() })
+	go func() { // until the listener is closed
+		for {
+			c, err := refuses.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 1024))
+			said := "SFATAL\x00C28P01\x00Mpassword authentication failed for user \"u\"\x00\x00"
+			_, _ = c.Write(append(binary.BigEndian.AppendUint32([]byte("E"), uint32(len(said)+4)), said...))
+			c.Close()
+		}
+	}()
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	for _, c := range []struct{ at, says, reason string }{
+		{nobody.Addr().String(), "connection refused", "nobody is there"},
+		{refuses.Addr().String(), "password authentication failed", "the password is another"},
+	} {
+		_, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: "postgres://u:hunter2@" + c.at + "/db?sslmode=disable", Kinds: things})
+		if fault.Reason(err) != "database-away" || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.at+", which --database names") {
+			t.Errorf("%s: %v", c.reason, err)
 		} else if strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: the error shows the password", c.reason)
 		}

@@ -85,8 +85,17 @@ func encodeState(o *ledger.Object) string {
 	return string(append(b, '}'))
 }
 
-// decodeState reads an object from the log and gives its fields their types.
+// decodeState reads an object from the log and gives its fields their types. The
+// object may share the state's bytes.
 func (l *Ledger) decodeState(state []byte) (ledger.Object, error) {
+	if o, ok := l.readState(state); ok {
+		return o, nil
+	}
+	return l.parseState(state)
+}
+
+// parseState reads a state of whatever form.
+func (l *Ledger) parseState(state []byte) (ledger.Object, error) {
 	var o ledger.Object
 	var typed struct {
 		Fields map[string]json.RawMessage `json:"fields"`
