@@ -27,6 +27,7 @@ var called = map[string][]string{
 	"internal/bus/rabbitmq/link.go":         {"broker, connecting"},
 	"internal/cli/login.go":                 {"programs of this machine"},
 	"internal/app/names.go":                 {"the machine's own resolver"},
+	"internal/app/tracing.go":               {"collector of traces"},
 	"internal/discovery/consul/consul.go":   {"Consul, for names"},
 	"internal/dns/rfc2136/line.go":          {"name servers, writing"},
 	"internal/dns/route53/route53.go":       {"name servers, writing"},
@@ -56,6 +57,7 @@ var called = map[string][]string{
 	"internal/sqlledger/postgres.go":           {"database, the first call", "database, once a first call has failed", "database, connecting, and the connection that hears of others' changes"},
 	"internal/sso/keycloak/keycloak.go":        {"identity provider"},
 	"internal/tofu/work.go":                    {"programs of this machine"},
+	"internal/vault/vault.go":                  {"Consul, Vault", "Vault, for Drover's own credentials"},
 	"internal/transport/transport.go":          {"Consul, Vault", "Vault, for Drover's own credentials", "Consul, for names"},
 }
 
@@ -72,6 +74,7 @@ var (
 		"amqp.Dial", "amqp.DialTLS", "amqp.DialConfig", "gocloak.NewClient",
 		"config.LoadDefaultConfig", "route53.New", "route53.NewFromConfig",
 		"rest.HTTPClientFor", "rest.RESTClientFor", "kubernetes.NewForConfig", "dynamic.NewForConfig", "metadata.NewForConfig", "spdy.RoundTripperFor",
+		"otlptracehttp.New", "otlptracegrpc.New", "api.NewClient",
 	}
 	there = []string{"http.DefaultClient", "net.DefaultResolver"}
 )
@@ -107,7 +110,7 @@ func TestLeaves(t *testing.T) {
 		"&http.Client{Timeout: 1}": true, "http.Client{}": true, "(&net.Dialer{}).DialContext": true, "new(net.Dialer)": true,
 		"exec.Command(a)": true, "exec.CommandContext(ctx, a)": true, "http.DefaultClient.Do(r)": true, "http.Get(u)": true,
 		"&dns.Client{Net: a}": true, "net.DefaultResolver.LookupHost(ctx, a)": true, "pgxpool.NewWithConfig(ctx, c)": true, "pgx.ConnectConfig(ctx, c)": true,
-		"rest.HTTPClientFor(c)": true, "route53.NewFromConfig(c)": true, "gocloak.NewClient(u)": true, "gocloak.Client{}": false, "pgxpool.ParseConfig(u)": false,
+		"rest.HTTPClientFor(c)": true, "route53.NewFromConfig(c)": true, "gocloak.NewClient(u)": true, "otlptracehttp.New(ctx, o)": true, "otlptracehttp.WithTimeout(d)": false, "api.NewClient(c)": true, "gocloak.Client{}": false, "pgxpool.ParseConfig(u)": false,
 		"http.Request{}": false, "program.Command(a)": false, "net.Listen(a, b)": false, "*http.Client(nil)": false,
 	} {
 		e, err := parser.ParseExpr(code)

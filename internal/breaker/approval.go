@@ -145,7 +145,7 @@ func (a *Approval) ask(r Removal, limit int64, now time.Time) {
 	what, _, _ := strings.Cut(r.Scope, "/")
 	what = cmp.Or(r.Called, what)
 	a.Status = Status{Since: now, Waiting: r.count(), Samples: []string{r.Object.String()}, Message: fmt.Sprintf(
-		"more than %d of %d %s would go within an hour because of %s; approve with `drover approve %s`", limit, r.Total, what, r.Rule, a.ID)}
+		"more than %d of %d %s would go within an hour because of %s; an operator has to approve: `drover approve %s`", limit, r.Total, what, r.Rule, a.ID)}
 }
 
 // sample notes an object for people to look at; false: there are enough.

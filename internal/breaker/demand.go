@@ -57,7 +57,7 @@ func (s *Service) demand(ctx context.Context, d Demand, now time.Time) ([]ledger
 	a.Phase = Open
 	a.Spec = Spec{Scope: d.Scope, Rule: d.Rule, Of: d.Object.Kind, Demanded: true}
 	a.Status = Status{Since: now, Waiting: 1, Samples: []string{d.Object.String()},
-		Message: fmt.Sprintf("%s; approve with `drover approve %s`", d.Message, a.ID)}
+		Message: fmt.Sprintf("%s; an operator has to approve: `drover approve %s`", d.Message, a.ID)}
 	if err := s.commit(ctx, &a, Open, countSoon); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (a *Approval) expiredMessage() string {
 
 func (a *Approval) lapsedMessage() string {
 	if a.Spec.Demanded {
-		return fmt.Sprintf("the approval of %s has run out; approve with `drover approve %s`", a.Spec.Rule, a.ID)
+		return fmt.Sprintf("the approval of %s has run out; an operator has to approve: `drover approve %s`", a.Spec.Rule, a.ID)
 	}
-	return fmt.Sprintf("the approval has run out, and more would go because of %s; approve with `drover approve %s`", a.Spec.Rule, a.ID)
+	return fmt.Sprintf("the approval has run out, and more would go because of %s; an operator has to approve: `drover approve %s`", a.Spec.Rule, a.ID)
 }

@@ -36,7 +36,7 @@ func TestDemand(t *testing.T) {
 		}
 		id := waits("nobody has approved", demand("plan/a"), false)
 		waits("nor when it is asked again", demand("plan/a"), false)
-		if a, err := breaker.Decode(list(t, store)[0]); err != nil || !strings.Contains(a.Status.Message, "the database would go; approve with `drover approve "+id+"`") || a.Status.Waiting != 1 {
+		if a, err := breaker.Decode(list(t, store)[0]); err != nil || !strings.Contains(a.Status.Message, "the database would go; an operator has to approve: `drover approve "+id+"`") || a.Status.Waiting != 1 {
 			t.Errorf("%+v, %v", a.Status, err)
 		}
 		if _, err := guard.Refuse(operator, id); err != nil {

@@ -2,6 +2,7 @@ package resilience_test
 
 import (
 	"errors"
+	"net"
 	"testing"
 
 	"github.com/droverhq/drover/internal/resilience"
@@ -20,6 +21,9 @@ func TestStrangersReachNoLinkLocalAddress(t *testing.T) {
 	} {
 		if err := resilience.Control("tcp", c.address, nil); errors.Is(err, resilience.ErrLinkLocal) != c.refused {
 			t.Errorf("%s: %s gives %v", c.reason, c.address, err)
+		}
+		if host, _, err := net.SplitHostPort(c.address); err != nil || resilience.LinkLocal(host) != c.refused {
+			t.Errorf("%s: %s is told apart wrongly before it is called", c.reason, host)
 		}
 	}
 }

@@ -44,6 +44,10 @@ type Config struct {
 	// Queue, default 1 s.
 	AtOnce int
 	Queue  time.Duration
+	// Each bounds the calls that one tenant has under way (see For) while another one
+	// calls too, so that a flood of one does not make every call of all others slow;
+	// default: it is not bound. They wait as those of AtOnce do.
+	Each int
 	// Tell whoever is refused by the open breaker what the last call failed with.
 	// Those words may be another caller's: only where all callers may read them.
 	Tell bool
@@ -108,12 +112,13 @@ type Policy struct {
 	// forgotten by its Group: the observer hears no more of it.
 	forgotten atomic.Bool
 	idle      idle
+	shares    shares
 }
 
 // New makes a policy.
 func New(c Config) *Policy {
 	c = c.planned()
-	p := &Policy{cfg: c, title: "call " + c.Name}
+	p := &Policy{cfg: c, title: "call " + c.Name, shares: shares{each: c.Each}}
 	breaker := circuitbreaker.NewBuilder[any]().
 		WithFailureThreshold(uint(max(c.Failures, 1))).
 		WithSuccessThreshold(1).
@@ -195,6 +200,14 @@ func (p *Policy) run(ctx context.Context, with failsafe.Executor[any], call func
 
 // made makes the call as often as it takes, and tells how often that was.
 func (p *Policy) made(ctx context.Context, with failsafe.Executor[any], call func(ctx context.Context) error) (tries int, err error) {
+	done, err := p.shares.take(ctx, p.cfg.Queue)
+	if errors.Is(err, bulkhead.ErrFull) {
+		return 0, p.full()
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer done()
 	var last error // what the budget's error hides
 	err = with.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error {
 		if e.Retries() > 0 && p.cfg.Observer != nil {
@@ -223,13 +236,18 @@ func (p *Policy) made(ctx context.Context, with failsafe.Executor[any], call fun
 		}
 		return tries, resting{fault.New(fault.Unavailable, "%s does not answer%s; it is tried again by itself", p.cfg.Name, why).Because("breaker-open"), p.rest()}
 	case errors.Is(err, bulkhead.ErrFull):
-		p.observe("full", 0)
-		return tries, fault.New(fault.Unavailable, "%s has too many requests under way; it is tried again by itself", p.cfg.Name).Because("bulkhead-full")
+		return tries, p.full()
 	}
 	if errors.Is(err, errSlow) {
 		return tries, fault.New(fault.Unavailable, "%s did not answer within %s; it is tried again by itself", p.cfg.Name, p.cfg.Timeout).Because("timeout")
 	}
 	return tries, err
+}
+
+// full is the refusal of a call for which there was no room in time.
+func (p *Policy) full() error {
+	p.observe("full", 0)
+	return fault.New(fault.Unavailable, "%s has too many requests under way; it is tried again by itself", p.cfg.Name).Because("bulkhead-full")
 }
 
 // resting is the refusal of an open breaker. Nothing was tried, so it says nothing
