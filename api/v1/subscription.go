@@ -30,6 +30,8 @@ type Subscription struct {
 type RejectedMessages struct {
 	Items []RejectedMessage `json:"items"`
 	Count int               `json:"count" doc:"How many there are in all"`
+	// NoBroker: nothing can have been put aside.
+	NoBroker bool `json:"no_broker,omitempty" doc:"The server has no broker, from which messages could come"`
 }
 
 // RejectedMessage is one of them. Headers, in which tokens travel, are not told.

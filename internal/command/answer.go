@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,10 +42,21 @@ func AnswerOf(c Command) Answer {
 	return a
 }
 
-// What a change of a command tells, in one word.
+// Deleted is what a change tells by which the record of a command is taken off. Its sender
+// has heard all before.
+const Deleted = "deleted"
+
+// Words are all that changes of commands tell.
+var Words = []string{Accepted, Rejected, Progress, Done, Failed, Deleted}
+
+// What a change of a command tells, in one of Words. The log's own verb says so also where
+// the content was erased.
 func What(c *ledger.Change) string {
-	if c.Op == Progress {
-		return Progress
+	if !c.Object.Deleted.IsZero() {
+		return Deleted
+	}
+	if slices.Contains(Words, c.Op) {
+		return c.Op
 	}
 	return c.Object.Phase
 }

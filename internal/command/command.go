@@ -27,7 +27,7 @@ var Kind = ledger.Kind{
 		{Name: "subject", Type: ledger.Text},   // <kind>/<id> of what it is about
 	},
 	Totals: [][]string{{}, {"org"}, {"phase"}},
-	Lookup: []string{"operation", "subject"},
+	Lookup: []string{"operation", "subject", "phase"}, // few are open, of very many
 }
 
 // Spec is what was asked for. The body is not in it: what came of it is in the log.

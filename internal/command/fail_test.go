@@ -87,6 +87,7 @@ func TestACommandThatAlwaysFailsIsPutAside(t *testing.T) {
 		{"the API said nothing", says{}, bus.PutAway},
 		{"the ledger is away", says{status: http.StatusServiceUnavailable}, bus.Park},
 		{"its owner sends too many", says{status: http.StatusTooManyRequests}, bus.Park},
+		{"this site does not lead (any more)", says{status: http.StatusMisdirectedRequest}, bus.Park},
 		{"whom the API asks about quota is away", says{http.StatusInternalServerError, "1"}, bus.Park},
 	} {
 		t.Run(c.reason, func(t *testing.T) {

@@ -17,10 +17,10 @@ const (
 	together = 200 * time.Millisecond
 )
 
-// Heard reports whether a command ever came: the queue was there then. Where that cannot be
-// told it may have been.
+// Heard reports whether a command ever came, however long ago: the queue was there then. Where
+// that cannot be told it may have been.
 func (s *Service) Heard(ctx context.Context) bool {
-	some, err := s.Store.List(ctx, ledger.Query{Kind: Kind.Name, Limit: 1, Brief: true})
+	some, err := s.Store.List(ctx, ledger.Query{Kind: Kind.Name, Limit: 1, Brief: true, Deleted: true})
 	return err != nil || len(some) > 0
 }
 

@@ -174,7 +174,7 @@ func (s *Service) Follow(ctx context.Context, log interface {
 func (s *Service) load(ctx context.Context) error {
 	const page = 1000
 	for after := ""; ; {
-		found, err := s.Store.List(ctx, ledger.Query{Kind: Kind.Name, Where: ledger.Compare{Column: "phase", Op: ledger.Eq, Values: []any{Accepted}}, AfterID: after, Limit: page})
+		found, err := s.Store.List(ctx, ledger.Query{Kind: Kind.Name, Scope: map[string]any{"phase": Accepted}, AfterID: after, Limit: page})
 		if err != nil {
 			return err
 		}

@@ -90,6 +90,10 @@ func (s *Service) Run(ctx context.Context) error { return s.Bus.Consume(ctx, Que
 // errKeyLost is of a message that can be carried out once its key is back, or with a token.
 var errKeyLost = fault.New(fault.Unavailable, "its token was sealed when it was put aside, with another master key than the control plane has now: nothing was done, and it is put aside again; send it again with its id and a token, or bring the key back and retry it").Because("key-lost")
 
+// errNotLeading is of a command that came to a site which does not lead, as one does that
+// hands over just then: whoever leads has it later.
+var errNotLeading = fault.New(fault.Unavailable, "this site does not lead: the command waits for the one that does")
+
 // take carries one out. It returns nil when the ledger has it, so that the broker may
 // forget it. What failed comes again, for as long as the bus has patience with it.
 func (s *Service) take(ctx context.Context, d bus.Delivery) error {
@@ -139,10 +143,7 @@ func (s *Service) take(ctx context.Context, d bus.Delivery) error {
 
 // carry has the API do what the command asks for.
 func (s *Service) carry(ctx context.Context, m *bus.Message, e envelope) (outcome string, err error) {
-	token, ok := strings.CutPrefix(header(m, "authorization"), "Bearer ")
-	if !ok {
-		token = header(m, "authorization")
-	}
+	token := tokenOf(m)
 	who, err := s.Authenticator.Authenticate(ctx, token)
 	if errors.Is(err, access.ErrIssuerAway) {
 		return "", fault.New(fault.Unavailable, "the token cannot be verified: %w", access.ErrIssuerAway)
@@ -201,6 +202,9 @@ func (s *Service) settle(ctx context.Context, who access.Principal, c Command, a
 		return "", err
 	}
 	_, err = s.Store.Commit(ctx, ledger.Set{Actor: who.Actor(), Cause: why, Puts: []ledger.Put{put}})
+	if fault.Reason(err) == "secondary" {
+		err = errNotLeading
+	}
 	return c.Phase, err
 }
 
@@ -238,6 +242,8 @@ func (s *Service) call(ctx context.Context, m *bus.Message, e envelope, token st
 		a.Reason = http.StatusText(w.status)
 	}
 	switch {
+	case w.status == http.StatusMisdirectedRequest:
+		return a, errNotLeading
 	case w.status == http.StatusTooManyRequests, w.status == http.StatusBadGateway, w.status == http.StatusServiceUnavailable, w.status == http.StatusGatewayTimeout,
 		w.status >= 500 && w.header.Get("Retry-After") != "", // somebody whom the API depends on is away
 		(w.status >= 500 || w.status == 0) && ctx.Err() != nil:

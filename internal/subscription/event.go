@@ -38,8 +38,8 @@ type Encoder interface {
 
 // Shown is a change as somebody may see it.
 type Shown struct {
-	What string // happened, in one word; default: What of the change
-	Data json.RawMessage
+	What string          // happened, in one word; default: What of the change
+	Data json.RawMessage // none: it cannot be written, and its event says so
 }
 
 // TypePrefix is before the kind in the type of every event.
@@ -52,11 +52,20 @@ func NewEvent(head ledger.Head, c *ledger.Change, shown Shown) Event {
 	if what == "" {
 		what = What(c)
 	}
-	return Event{
+	e := Event{
 		SpecVersion: "1.0", Source: "/ledgers/" + head.Ledger, ID: EventID(head, c.Seq), Type: TypePrefix + o.Kind + "." + what,
 		Subject: o.Ref.String(), Time: c.At.UTC(), ContentType: "application/json", Schema: "/api/v1/schemas/" + o.Kind,
 		Sequence: strconv.FormatInt(c.Seq, 10), Partition: o.Ref.String(), Org: o.Org, Actor: c.Actor, Cause: string(c.Cause), Trace: c.Trace, Data: shown.Data,
 	}
+	return e.whole()
+}
+
+// whole is the event, which names no schema of data that it has not.
+func (e Event) whole() Event {
+	if len(e.Data) == 0 {
+		e.Data, e.Schema = nil, ""
+	}
+	return e
 }
 
 // encode writes the event as JSON. An encoder has just made its data, which is most of

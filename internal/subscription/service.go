@@ -174,7 +174,7 @@ func (s *Service) Create(ctx context.Context, called string, spec Spec) (Subscri
 	sub := Subscription{Object: ledger.Object{Ref: ledger.Ref{Kind: Kind.Name, ID: ledger.NewID()}, Org: who.Org, Owner: who.User,
 		Name: called, Phase: Active, Fields: ledger.Fields{"receiver": ToWebhook}}, Spec: spec}
 	if err := s.begin(ctx, sub, nil); err != nil {
-		_ = s.Keeper.Shred(ctx, ref) // nobody knows it
+		ledger.Discard(ctx, s.Keeper, err, ref)
 		switch fault.Reason(err) {
 		case "name-taken":
 			return sub, "", fault.New(fault.Conflict, "there is a subscription %q already", called).Because("name-taken")

@@ -65,7 +65,8 @@ func Message(e *Event) (bus.Message, error) {
 	body, err := e.encode()
 	if err == nil && len(body) > bus.MaxBody {
 		bare := *e
-		bare.Data, bare.Schema = nil, ""
+		bare.Data = nil
+		bare = bare.whole()
 		body, err = bare.encode()
 	}
 	m := bus.Message{ID: e.ID, Topic: short(e.Topic()), Type: e.Type, ContentType: ContentType, Time: e.Time, Body: body}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/resilience"
 )
 
 // Phases of a subscription.
@@ -116,6 +117,8 @@ func (s *Spec) Validate(kinds []string) error {
 		return fault.New(fault.Invalid, "a subscription that can be made is a webhook: the broker's is there by itself")
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		return fault.New(fault.Invalid, "url: write one such as https://hooks.example.org/drover")
+	case resilience.LinkLocal(u.Hostname()):
+		return fault.New(fault.Invalid, "url: %w", resilience.ErrLinkLocal)
 	case u.User != nil:
 		return fault.New(fault.Invalid, "url: leave user and password out; deliveries are signed with the subscription's secret")
 	case u.Fragment != "":

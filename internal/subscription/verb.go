@@ -55,7 +55,7 @@ func (s *Service) Update(ctx context.Context, id string, c Change) (Subscription
 	res, err := s.Store.Commit(ctx, ledger.Set{Actor: actor(ctx), Cause: ledger.CauseOf(ctx), Puts: []ledger.Put{put}, Wakes: []ledger.Wake{{Ref: sub.Ref, Org: sub.Org}}})
 	if err != nil {
 		if c.Rotate {
-			_ = s.Keeper.Shred(ctx, sub.Spec.Secret)
+			ledger.Discard(ctx, s.Keeper, err, sub.Spec.Secret)
 		}
 		if fault.Reason(err) == "version" {
 			err = fault.New(fault.Conflict, "the webhook was changed at the same time: try again").Because("version")
