@@ -27,6 +27,8 @@ type (
 	// Begin takes a sync run up, End lets one go that is over.
 	Begin struct{ Run SyncRun }
 	End   struct{}
+	// Stop has one ended that is under way, by what was handed over last.
+	Stop struct{ Run SyncRun }
 	// Render hands over what is wanted, if it differs from what was handed over.
 	Render struct{ Detached bool }
 	// Unread tells that the repository could not be read. What runs stays. Lasting:
@@ -66,6 +68,7 @@ func (Retreat) action()  {}
 func (Unplace) action()  {}
 func (Begin) action()    {}
 func (End) action()      {}
+func (Stop) action()     {}
 func (Render) action()   {}
 func (Unread) action()   {}
 func (Conclude) action() {}

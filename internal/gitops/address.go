@@ -120,9 +120,21 @@ var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 // badOptions is what users read of sync options that there are not.
 const badOptions = "the specified sync option in .spec.syncPolicy.syncOptions is either mispelled or is not supported by GitOpsDeployment"
 
+// The sync options that there are.
+const (
+	namespaceMade    = "CreateNamespace=true"
+	namespaceNotMade = "CreateNamespace=false"
+)
+
+// makesNamespace reports whether the namespace is made for a deployment, where the
+// agent does that itself. A custom resource has to say so.
+func (s Spec) makesNamespace() bool {
+	return slices.Contains(s.SyncOptions, namespaceMade) || s.Origin == nil && !slices.Contains(s.SyncOptions, namespaceNotMade)
+}
+
 func checkOptions(options []string) string {
 	for _, o := range options {
-		if o != "CreateNamespace=true" && o != "CreateNamespace=false" {
+		if o != namespaceMade && o != namespaceNotMade {
 			return badOptions
 		}
 	}

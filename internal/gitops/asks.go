@@ -46,6 +46,8 @@ func (s Spec) digest() string {
 func (s SyncRunSpec) digest() string {
 	var prune bool
 	switch {
+	case s.forged():
+		return altered
 	case s.Origin.Generation <= 1:
 		prune = s.Prune
 	case s.Invalid != "":
@@ -53,6 +55,15 @@ func (s SyncRunSpec) digest() string {
 	}
 	return digestOfSpec(SyncRunSpec{Deployment: s.Deployment, Revision: s.Revision, Prune: prune, Invalid: s.Invalid})
 }
+
+// seal is the digest of all that was written.
+func (s SyncRunSpec) seal() string {
+	s.Origin, s.Deleted, s.Seal = nil, false, ""
+	return digestOfSpec(s)
+}
+
+// forged reports whether somebody else has written it, as far as that can be told.
+func (s SyncRunSpec) forged() bool { return s.Seal != "" && s.Seal != s.seal() }
 
 func (s RepositorySpec) digest() string {
 	if s.Seal != "" && s.Seal != s.seal() {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -91,7 +92,7 @@ func (s *Service) read(ctx context.Context, d Deployment, f *Facts, c *Checkout,
 	c.Commit = c.Head
 	if next := f.Next; !d.Spec.Automated {
 		switch {
-		case next != nil && d.Status.Run == next.ID && strings.HasSuffix(d.Status.Made, " "+next.ID):
+		case next != nil && d.Status.Run == next.ID && strings.HasSuffix(d.Status.Made, " "+next.ID) && !next.stops():
 			return nil // it is under way
 		case next == nil || next.stops():
 			run = comparing // nothing is asked for
@@ -108,6 +109,9 @@ func (s *Service) read(ctx context.Context, d Deployment, f *Facts, c *Checkout,
 	named := d.named(*f.Workspace, *f.Engine)
 	if len(named) > 0 {
 		parts = append(parts, named)
+	}
+	if slices.Contains(d.Spec.SyncOptions, namespaceNotMade) { // bodies of before did not say so
+		parts = append(parts, namespaceNotMade)
 	}
 	key, _ := json.Marshal(parts)
 	c.Made = fmt.Sprintf("%s %s %s", c.Commit, ledger.Digest(key)[7:23], run)
@@ -134,16 +138,16 @@ func (s *Service) read(ctx context.Context, d Deployment, f *Facts, c *Checkout,
 		return err
 	}
 	from := runtimeOrigin{UID: d.ID, Repository: d.Spec.Repository, Path: d.Spec.Path, Revision: d.Spec.Revision, Commit: c.Commit, Namespace: d.Spec.To.Namespace,
-		ClusterResources: f.Workspace.Spec.ClusterResources, Named: named, Manual: !d.Spec.Automated}
+		ClusterResources: f.Workspace.Spec.ClusterResources, Named: named, Manual: !d.Spec.Automated, NoNamespace: !d.Spec.makesNamespace()}
 	if from.Manual && run != comparing {
-		from.Run, from.Prune = run, f.Next.Spec.Prune
+		from.Run, from.Prune, from.Retries = run, f.Next.Spec.Prune, runRetries
 	}
 	c.Body, err = encodeBody(kubernetesBody{Metadata: placeOf{Namespace: d.Spec.To.Namespace}, Manifests: objects, Deployment: from})
 	return err
 }
 
 // giveUp ends a sync run that was taken up and is in no body, where it cannot come
-// into one: those after it have waited long enough.
+// into one, or was taken out of it: those after it have waited long enough.
 func (r *run) giveUp(lasting bool, why string) {
 	s := &r.d.Status
 	if s.Lost != nil && s.Lost.ID != s.Run {
@@ -154,7 +158,9 @@ func (r *run) giveUp(lasting bool, why string) {
 	}
 	switch {
 	case s.Sync.Terminate:
-		s.Lost = &runtime.SyncRun{ID: s.Run, Phase: "Terminated", Message: "it was ended before it began", Finished: r.now}
+		s.Lost = r.stopped()
+	case r.d.Spec.Automated:
+		s.Lost = &runtime.SyncRun{ID: s.Run, Phase: "Failed", Message: "the deployment became automated before it ended", Finished: r.now}
 	case lasting:
 		s.Lost = &runtime.SyncRun{ID: s.Run, Phase: "Failed", Message: why, Finished: r.now}
 	default:
@@ -179,6 +185,8 @@ type runtimeOrigin struct {
 	Commit     string `json:"commit"`
 	Kept       bool   `json:"kept,omitempty"` // it is to be let go of
 	Namespace  string `json:"namespace"`
+	// NoNamespace: it is not made for it.
+	NoNamespace bool `json:"no_namespace,omitempty"`
 	// ClusterResources: objects without a namespace may be among them. The agent
 	// knows best which these are.
 	ClusterResources bool `json:"cluster_resources,omitempty"`
@@ -189,6 +197,8 @@ type runtimeOrigin struct {
 	Manual bool   `json:"manual,omitempty"`
 	Run    string `json:"run,omitempty"`
 	Prune  bool   `json:"prune,omitempty"`
+	// Retries is how often Run is tried again after it failed.
+	Retries int64 `json:"retries,omitempty"`
 }
 
 // comparing stands in Status.Made for the sync run of a body that is only compared.

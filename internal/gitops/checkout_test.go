@@ -29,6 +29,8 @@ type handed struct {
 	Deployment struct {
 		Commit, Run   string
 		Manual, Prune bool
+		Retries       int64
+		NoNamespace   bool `json:"no_namespace"`
 	}
 	Manifests []struct {
 		Kind     string

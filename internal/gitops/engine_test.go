@@ -13,7 +13,8 @@ import (
 	"github.com/droverhq/drover/internal/runtime"
 )
 
-// keep writes a credential or a target as its own reconciler would.
+// keep writes a credential or a target as its own reconciler would, and wakes every
+// deployment; which of them that reconciler wakes is held by TestDeploymentsFollow....
 func (y *yard) keep(kind, id, name string, fields ledger.Fields, spec, status any) {
 	y.t.Helper()
 	o, err := y.store.Get(context.Background(), ledger.Ref{Kind: kind, ID: id})

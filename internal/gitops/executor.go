@@ -188,7 +188,7 @@ func (e *Executor) create(ctx context.Context, r executor.Resource, w *wish) (ex
 	if err := e.free(ctx, w); err != nil {
 		return executor.Result{}, err
 	}
-	id := w.memory.ID
+	id, first := w.memory.ID, w.memory.ID == ""
 	if id == "" || w.spent {
 		id = ledger.NewID()
 	}
@@ -196,6 +196,12 @@ func (e *Executor) create(ctx context.Context, r executor.Resource, w *wish) (ex
 		return executor.Result{}, err
 	}
 	d, _, err := e.service.create(w.as, w.order, id)
+	if first && refused(err) {
+		// No earlier call can have made it under an id that was new: there is nothing to find.
+		if err := r.Save(ctx, nil); err != nil {
+			return executor.Result{}, err
+		}
+	}
 	if fault.Reason(err) == "name-taken" {
 		return executor.Result{}, executor.NotOurs(w.label())
 	}
@@ -204,6 +210,11 @@ func (e *Executor) create(ctx context.Context, r executor.Resource, w *wish) (ex
 	}
 	fmt.Fprintf(r.Log, "the deployment %s is asked for\n", d.Name)
 	return e.follow(&d)
+}
+
+// refused tells an answer after which there is no such deployment for sure.
+func refused(err error) bool {
+	return fault.Is(err, fault.Conflict) || fault.Is(err, fault.Denied) || fault.Is(err, fault.Invalid) || fault.Is(err, fault.Exhausted)
 }
 
 // follow tells how far a deployment is that is as wanted.

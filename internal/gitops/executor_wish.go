@@ -124,7 +124,7 @@ func (e *Executor) find(ctx context.Context, r executor.Resource, id string) (d 
 	if o.Org != r.Org {
 		return nil, false, fault.New(fault.Denied, "the deployment %s is of another organisation by now", o.Name)
 	}
-	found, err := Decode(o)
+	found, err := sound(ctx, e.service, o, Decode)
 	return &found, false, err
 }
 

@@ -36,7 +36,7 @@ func Retire(list []Retired, before, after []string, now time.Time) []Retired {
 
 // PlanRepository tells whether the server is asked now, and otherwise when.
 func PlanRepository(r Repository, now time.Time) (probe bool, left time.Duration) {
-	step, left := planRepository(r, now)
+	step, left := planRepository(r, false, now)
 	return step == repositoryProbe, left
 }
 

@@ -141,7 +141,7 @@ func (r *Deployments) fleet(ctx context.Context, d Deployment, f *Facts) error {
 			return err
 		}
 		for _, o := range found {
-			c, err := Decode(o)
+			c, err := sound(ctx, r.Service, o, Decode)
 			if err != nil {
 				return err
 			}
@@ -239,7 +239,7 @@ func (r *run) gather(ctx context.Context, ids []string) error {
 		if err != nil {
 			return err
 		}
-		child, err := Decode(o)
+		child, err := sound(ctx, r.Service, o, Decode)
 		if err != nil {
 			return err
 		}

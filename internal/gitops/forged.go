@@ -1,6 +1,7 @@
 package gitops
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -9,15 +10,28 @@ import (
 )
 
 // known is what the ledger has of a custom resource. A spec that cannot be read is none:
-// nobody of ours has written it.
-func (s *Service) known(ctx context.Context, kind, uid string) (o ledger.Object, known bool, err error) {
-	o, err = s.Store.Get(ctx, ledger.Ref{Kind: kind, ID: uid})
+// nobody of ours has written it. Of one that is gone it is as the log has it, since nobody
+// else knows it any more. A status that cannot be read is put right at once.
+func (s *Service) known(ctx context.Context, kind string, in Intent) (o ledger.Object, known bool, err error) {
+	o, err = s.Store.Get(ctx, ledger.Ref{Kind: kind, ID: in.UID})
 	if fault.Is(err, fault.NotFound) {
 		return ledger.Object{}, false, nil
 	}
+	if err == nil && (!legible(o) || in.Gone && readable[kind](o) != nil) {
+		now, bad := s.mend(ctx, o)
+		if bad == nil {
+			o = now
+		} else if fault.Of(bad) != fault.Internal || !legible(o) {
+			err = bad
+		}
+	}
 	if err == nil && len(o.Spec) > 0 {
-		if _, bad := digests[kind](o.Spec); bad != nil {
+		spec, bad := digests[kind](o.Spec)
+		if bad != nil {
 			o.Spec = nil
+		} else if _, deleted := spec.origin(); in.Gone && !deleted && !o.Deleted.IsZero() {
+			// Nobody of ours takes a row away that was not to go: all of it is there still.
+			o.Deleted = time.Time{}
 		}
 	}
 	return o, err == nil, err
@@ -29,17 +43,9 @@ func (s *Service) admit(ctx context.Context, in Intent, known bool, o ledger.Obj
 	refused := news(in, known, o, deleted, of)
 	switch fault.Reason(refused) {
 	case "stale":
-	case "stranger": // in a workspace that is a namespace there is nothing but what its resources asked for
-		if workspace, _ := o.Fields["workspace"].(string); workspace != in.Namespace.UID {
-			return false, refused
-		}
-		if of != nil { // another home that there is stands by it itself
-			switch _, err := s.Store.Get(ctx, ledger.Ref{Kind: KindHome.Name, ID: of.Home}); {
-			case err == nil:
-				return false, refused
-			case !fault.Is(err, fault.NotFound):
-				return false, err
-			}
+	case "stranger":
+		if ours, err := s.belongs(ctx, in, o, of); err != nil || !ours {
+			return false, cmp.Or(err, refused)
 		}
 	default:
 		return false, refused
@@ -63,9 +69,100 @@ func (s *Service) admit(ctx context.Context, in Intent, known bool, o ledger.Obj
 	return true, nil
 }
 
+// belongs reports whether a row that says something else is of a resource's namespace:
+// in a workspace that is a namespace there is nothing but what its resources asked for. One
+// of another home that there is, is that home's to stand by, unless the namespace is not.
+func (s *Service) belongs(ctx context.Context, in Intent, o ledger.Object, of *Origin) (bool, error) {
+	id, _ := o.Fields["workspace"].(string)
+	if id == "" || in.Namespace.UID != "" && id != in.Namespace.UID {
+		return false, nil
+	}
+	switch w, err := s.workspace(ctx, id); {
+	case err != nil && !fault.Is(err, fault.NotFound):
+		return false, err
+	case err == nil && w.is(in.Namespace):
+		return true, nil
+	case err == nil && w.Spec.Home != "" && w.Spec.Home != in.Namespace.Home && !w.forged():
+		return false, nil
+	case in.Namespace.UID == "": // gone too, and nothing tells which it was
+		return false, nil
+	}
+	if of == nil {
+		return true, nil
+	}
+	there, err := s.hasHome(ctx, of.Home)
+	return err == nil && !there, err
+}
+
+// elsewhere reports whether a row that says it is of a home is in a namespace of another
+// one: that home does not have its resource, and can tell nothing of it.
+func (s *Service) elsewhere(ctx context.Context, home string, o ledger.Object) (bool, error) {
+	id, _ := o.Fields["workspace"].(string)
+	w, err := s.workspace(ctx, id)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	if err != nil || w.Spec.Home == "" || w.Spec.Home == home || w.Spec.Seal != w.seal() {
+		return false, err
+	}
+	return s.hasHome(ctx, w.Spec.Home)
+}
+
+func (s *Service) hasHome(ctx context.Context, name string) (bool, error) {
+	_, err := s.Store.Get(ctx, ledger.Ref{Kind: KindHome.Name, ID: name})
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// goneAlready takes the word that a resource is gone, and returns whose it was and whether
+// that leaves nothing to do. One that was never known leaves nothing behind, but for a
+// finalizer that nobody else would take off. What somebody has written into its row since
+// keeps nothing: its resource cannot put that right any more.
+func (s *Service) goneAlready(ctx context.Context, kind string, in Intent, o ledger.Object, deleted bool, of *Origin) (*Origin, bool, error) {
+	over := !o.Deleted.IsZero()
+	if (o.ID == "" || over) && in.Held && s.Mirror != nil {
+		if err := s.Mirror.Release(ctx, kind, in.UID, *in.origin()); err != nil {
+			return of, false, err
+		}
+	}
+	if o.ID == "" {
+		return of, false, fault.New(fault.NotFound, "%s was never known, and is gone", in.Name).Because("unknown")
+	}
+	var theirs bool
+	var err error
+	if of == nil || of.Home != in.Namespace.Home {
+		var ours bool
+		ours, err = s.belongs(ctx, in, o, of)
+		theirs, of = !ours, in.origin()
+	} else if !over && !deleted {
+		theirs, err = s.elsewhere(ctx, of.Home, o)
+	}
+	if err == nil && theirs {
+		err = fault.New(fault.Conflict, "%s is no custom resource of %s", o.Ref, in.Namespace.Home).Because("stranger")
+	}
+	if kind != KindSyncRun.Name && o.Phase != Deleting && o.Phase != Gone {
+		deleted = false // as somebody else has written, and nobody acts on
+	}
+	return of, over || deleted, err
+}
+
+// lookBack goes through what was written of an object before, newest first, until it was
+// found. The last of it is there for ever, and what is not found is not known any more.
+func (s *Service) lookBack(ctx context.Context, ref ledger.Ref, found func(ledger.Change) bool) error {
+	changes, err := s.Store.Changes(ctx, ledger.ChangeQuery{Kind: ref.Kind, ID: ref.ID, Limit: lookBackAt, Reverse: true, Left: true})
+	for i := 0; i < len(changes) && !found(changes[i]); i++ {
+	}
+	return err
+}
+
+// lookBackAt is how much is looked through: all but the newest was written by somebody else.
+const lookBackAt = 100
+
 // mended tells the resource what became of a forged one.
 func (s *Service) mended(ctx context.Context, of ledger.Ref, in Intent, forged bool, err error) error {
-	if forged && err == nil {
+	if forged && err == nil && s.Mirror != nil {
 		s.Mirror.Mended(ctx, of.Kind, of.ID, *in.origin())
 	}
 	return err

@@ -21,10 +21,17 @@ func (y *yard) forge(ref ledger.Ref, change func(o *ledger.Object, spec map[stri
 	y.must(err)
 	spec := y.document(ref)
 	change(&o, spec)
+	y.write(o, spec, ledger.Wake{Ref: ref, Org: o.Org})
+}
+
+// write writes a row with a spec, without the verbs.
+func (y *yard) write(o ledger.Object, spec map[string]any, wakes ...ledger.Wake) {
+	y.t.Helper()
+	var err error
 	o.Spec, err = json.Marshal(spec)
 	y.must(err)
 	_, err = y.store.Commit(context.Background(), ledger.Set{
-		Actor: "somebody", Cause: "request:1", Puts: []ledger.Put{{Object: o, Expect: o.Version, Op: "update"}}, Wakes: []ledger.Wake{{Ref: ref, Org: o.Org}},
+		Actor: "somebody", Cause: "request:1", Puts: []ledger.Put{{Object: o, Expect: o.Version, Op: "update"}}, Wakes: wakes,
 	})
 	y.must(err)
 }
@@ -195,6 +202,11 @@ func TestARowOfAnotherHomeIsLeft(t *testing.T) {
 	in := y.intent("uid-1", 1)
 	y.apply(in)
 	y.must(y.s.AdmitHome(context.Background(), "other", "its first namespace"))
+	workspace := ledger.Ref{Kind: "workspace", ID: "ns-1"}
+	y.forge(workspace, func(_ *ledger.Object, spec map[string]any) {
+		spec["home"] = "other"
+		delete(spec, "seal")
+	})
 	y.forge(ledger.Ref{Kind: "deployment", ID: "uid-1"}, func(_ *ledger.Object, spec map[string]any) { spec["origin"].(map[string]any)["home"] = "other" })
 	y.mirror.stands = map[string]int64{"uid-1": 1}
 	if err := y.s.IntendDeployment(context.Background(), in); fault.Reason(err) != "stranger" || len(y.mirror.mended) > 0 {

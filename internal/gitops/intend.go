@@ -35,7 +35,7 @@ func (s *Service) IntendDeployment(ctx context.Context, in DeploymentIntent) err
 }
 
 func (s *Service) intendDeployment(ctx context.Context, in DeploymentIntent) error {
-	o, known, err := s.known(ctx, KindDeployment.Name, in.UID)
+	o, known, err := s.known(ctx, KindDeployment.Name, in.Intent)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,11 @@ func (s *Service) intendDeployment(ctx context.Context, in DeploymentIntent) err
 		return err
 	}
 	if in.Gone {
-		return s.intendGone(ctx, KindDeployment.Name, in.Intent, d.Object, d.Spec.Deleted, d.Spec.Origin, func() error { return s.drop(ctx, d, actorOf(in.Intent)) })
+		var over bool
+		if d.Spec.Origin, over, err = s.goneAlready(ctx, KindDeployment.Name, in.Intent, d.Object, d.Spec.Deleted, d.Spec.Origin); over || err != nil {
+			return err
+		}
+		return s.drop(ctx, d, actorOf(in.Intent))
 	}
 	forged, err := s.admit(ctx, in.Intent, known, o, d.Spec.Deleted, d.Spec.Origin)
 	if err != nil {
@@ -146,26 +150,6 @@ func moved(in Intent, of *Origin) bool {
 	is, was := *in.origin(), *of
 	is.Reading = max(is.Reading, was.Reading) // a replica of before leaves what a newer one has written
 	return is != was
-}
-
-// intendGone takes the word that a resource is gone. One that was never known
-// leaves nothing behind, but for a finalizer that nobody else would take off.
-func (s *Service) intendGone(ctx context.Context, kind string, in Intent, o ledger.Object, deleted bool, of *Origin, drop func() error) error {
-	over := !o.Deleted.IsZero()
-	if (o.ID == "" || over) && in.Held && s.Mirror != nil {
-		if err := s.Mirror.Release(ctx, kind, in.UID, *in.origin()); err != nil {
-			return err
-		}
-	}
-	switch {
-	case o.ID == "":
-		return fault.New(fault.NotFound, "%s was never known, and is gone", in.Name).Because("unknown")
-	case of == nil || of.Home != in.Namespace.Home:
-		return fault.New(fault.Conflict, "%s is no custom resource of %s", o.Ref, in.Namespace.Home).Because("stranger")
-	case over || deleted:
-		return nil
-	}
-	return drop()
 }
 
 // drop wants a deployment gone.

@@ -76,17 +76,19 @@ func TestNewOnesAreFoundByTheirCluster(t *testing.T) {
 	}
 }
 
-// close has an operator close the workspace, or open it again.
-func (y *yard) close(deleted bool) {
+// close makes the workspace that of another API, or the namespace's again.
+func (y *yard) close(closed bool) {
 	y.t.Helper()
 	o, err := y.store.Get(context.Background(), ledger.Ref{Kind: "workspace", ID: "ns-1"})
 	y.must(err)
-	o.Spec = fmt.Appendf(nil, `{"home":"main","namespace":"shop","engine":"hub","deleted":%v}`, deleted)
+	home := map[bool]string{false: "main", true: "elsewhere"}[closed]
+	o.Spec = fmt.Appendf(nil, `{"home":%q,"namespace":"shop","engine":"hub"}`, home)
 	_, err = y.store.Commit(context.Background(), ledger.Set{Actor: "chief", Cause: "request:1", Puts: []ledger.Put{{Object: o, Expect: o.Version, Op: "update"}}})
 	y.must(err)
 }
 
-// Who may not deploy reads that in the resource, which is written down nowhere.
+// Whose namespace is no workspace of theirs reads that in the resource, which is written
+// down nowhere.
 func TestRefusalsAreTold(t *testing.T) {
 	y := newYard(t)
 	y.apply(y.intent("uid-1", 1))
@@ -104,7 +106,7 @@ func TestRefusalsAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const want = `True ErrorOccurred: the namespace "shop" may not deploy any more: ask your operator`
+	const want = `True ErrorOccurred: the workspace ns-1 is not the namespace "shop" of main`
 	if got := y.condition("uid-2", "ErrorOccurred"); got != want {
 		t.Errorf("the deployment is told %q", got)
 	}

@@ -10,13 +10,14 @@ import (
 
 const knownPage = 500
 
-// KnownOf pages through what the ledger has of a home, in the order of UIDs. What
-// is being deleted already is not among it.
+// KnownOf pages through what the ledger has of a home, in the order of UIDs: custom
+// resources of a kind, or namespaces (KindWorkspace). What is being deleted already is
+// not among it.
 func (s *Service) KnownOf(ctx context.Context, home, kind, after string, limit int) ([]Known, error) {
 	if limit <= 0 {
 		limit = knownPage
 	}
-	if digests[kind] == nil {
+	if digests[kind] == nil && kind != KindWorkspace.Name {
 		return nil, fault.New(fault.Internal, "no custom resource stands for a %s", kind)
 	}
 	var out []Known
@@ -27,16 +28,11 @@ func (s *Service) KnownOf(ctx context.Context, home, kind, after string, limit i
 		}
 		for _, o := range found {
 			after = o.ID
-			spec, err := digests[kind](o.Spec)
-			if err != nil {
+			k, of := knownOf(o)
+			if of != home {
 				continue
 			}
-			of, deleted := spec.origin()
-			if of == nil || deleted || of.Home != home {
-				continue
-			}
-			ws, _ := o.Fields["workspace"].(string)
-			out = append(out, Known{Kind: kind, UID: o.ID, Namespace: of.Namespace, Name: of.Name, NamespaceUID: ws, Generation: of.Generation, Asks: spec.digest(), Dated: of.Reading != reading})
+			out = append(out, k)
 			if len(out) == limit {
 				return out, nil
 			}
@@ -45,6 +41,32 @@ func (s *Service) KnownOf(ctx context.Context, home, kind, after string, limit i
 			return out, nil
 		}
 	}
+}
+
+// knownOf is what a row says of its resource, and of which home that is; empty: it cannot
+// be told, or the resource is said to be on its way out.
+func knownOf(o ledger.Object) (k Known, home string) {
+	if o.Kind == KindWorkspace.Name {
+		w, err := DecodeWorkspace(o)
+		if err != nil {
+			return k, ""
+		}
+		return Known{Kind: o.Kind, UID: o.ID, Namespace: w.Spec.Namespace, Name: w.Spec.Namespace, NamespaceUID: o.ID, Asks: w.asks(), Engine: w.Spec.Engine}, w.Spec.Home
+	}
+	spec, err := digests[o.Kind](o.Spec)
+	if err != nil {
+		return k, ""
+	}
+	of, deleted := spec.origin()
+	if of == nil || deleted {
+		return k, ""
+	}
+	ws, _ := o.Fields["workspace"].(string)
+	k = Known{Kind: o.Kind, UID: o.ID, Namespace: of.Namespace, Name: of.Name, NamespaceUID: ws, Generation: of.Generation, Asks: spec.digest(), Dated: of.Reading != reading}
+	if !legible(o) {
+		k.Asks, k.Dated = altered, false
+	}
+	return k, of.Home
 }
 
 // Resync wakes one object whose custom resource was found not to say what it
@@ -60,6 +82,9 @@ func (s *Service) Resync(ctx context.Context, kind, uid string) error {
 
 func (s *Service) resync(ctx context.Context, kind, uid string) error {
 	o, err := s.Store.Get(ctx, ledger.Ref{Kind: kind, ID: uid})
+	if err == nil && !legible(o) {
+		o, err = s.mend(ctx, o)
+	}
 	if err != nil {
 		return err
 	}

@@ -138,7 +138,7 @@ func (s *Service) theirs(ctx context.Context, clusterID, id string) error {
 	if err != nil {
 		return err
 	}
-	d, err := Decode(o)
+	d, err := sound(ctx, s, o, Decode)
 	if err != nil {
 		return err
 	}
@@ -154,10 +154,11 @@ func (s *Service) take(ctx context.Context, clusterID string, item Observation, 
 	if err != nil {
 		return none, err
 	}
-	d, err := Decode(o)
+	d, err := sound(ctx, s, o, Decode)
 	if err != nil {
 		return none, err
 	}
+	o = d.Object
 	leaving := d.Status.Leaving
 	elsewhere := d.Status.Engine != clusterID
 	switch {
@@ -258,7 +259,7 @@ func (s *Service) detail(ctx context.Context, seen *Observed, raw []byte) error 
 	d.Resources, d.Diff, d.Operation = nil, nil, nil
 	if d.Run != nil {
 		run := *d.Run
-		run.Resources = run.Resources[:min(len(run.Resources), maxSynced)]
+		run.Resources = runtime.Foremost(run.Resources, maxSynced)
 		d.Run = &run
 	}
 	for i, c := range d.Conditions {

@@ -76,7 +76,7 @@ func (s *Service) beginCheck(ctx context.Context, verb, typed string, o ledger.O
 }
 
 // endCheck ends the operation that is under way; why it did not succeed, if it did not.
-// It returns one that did, as agents show it.
+// It returns it as agents show it.
 func (s *Service) endCheck(ctx context.Context, running *string, set *ledger.Set, why string) (*runtime.DeploymentOperation, error) {
 	phase := operation.Succeeded
 	if why != "" {
@@ -87,7 +87,7 @@ func (s *Service) endCheck(ctx context.Context, running *string, set *ledger.Set
 		return nil, err
 	}
 	*running, set.Puts = "", append(set.Puts, puts...)
-	if why != "" || len(puts) == 0 {
+	if len(puts) == 0 {
 		return nil, nil
 	}
 	op := &puts[0].Object
@@ -98,5 +98,14 @@ func (s *Service) endCheck(ctx context.Context, running *string, set *ledger.Set
 	}
 	return &runtime.DeploymentOperation{
 		ID: op.ID, Owner: spec.Owner, Resource: spec.Subject.ID, Type: spec.Type, Cause: string(spec.Cause), Begun: op.Created, Ended: status.Finished,
+		Why: why,
 	}, nil
+}
+
+// fate tells an operation that was made from one that was refused.
+func fate(op *runtime.DeploymentOperation) (made, refused *runtime.DeploymentOperation) {
+	if op != nil && op.Why != "" {
+		return nil, op
+	}
+	return op, nil
 }

@@ -177,7 +177,7 @@ func TestOperationsOfCredentialsAreOvertaken(t *testing.T) {
 }
 
 // What changed the credential and the environment that a deployment has is told with
-// them to whoever is to have them: what worked, and nothing else.
+// them to whoever is to have them, and what failed to change them to whoever has them.
 func TestOperationsOfWhatADeploymentIsOpenedWith(t *testing.T) {
 	d := newDesk(t)
 	d.intendRepository(d.credential("c-1", 1, password("reader", "first")))
@@ -209,13 +209,30 @@ func TestOperationsOfWhatADeploymentIsOpenedWith(t *testing.T) {
 			t.Errorf("%s: %s", reason, diff)
 		}
 	}
+	// refused are those that have just failed to be changed: the agent is told why, and once.
+	refused := func(reason string, ids ...string) {
+		t.Helper()
+		var got []string
+		for _, op := range d.body("hub", "uid-1").Refused {
+			o := d.operationsAbout(op.Resource)["update"]
+			if phase, why := d.operation(op.ID); phase != operation.Failed || op.Why == "" || op.Why != why || op.ID != o.ID || op.Instance != "hub" || op.Ended.IsZero() {
+				t.Errorf("%s: the agent is told %+v of one that is %s: %s", reason, op, phase, why)
+			}
+			got = append(got, op.Resource)
+		}
+		if diff := cmp.Diff(ids, got); diff != "" {
+			t.Errorf("%s: %s", reason, diff)
+		}
+	}
 	opened("both are new", "create", "create")
+	refused("both are new")
 	first := d.body("hub", "uid-1")
 
 	d.gate.err = denied()
 	d.intendRepository(d.credential("c-1", 1, password("reader", "second")))
 	d.work(time.Second)
 	opened("a password that is wrong opens nothing", "create", "create")
+	refused("a password that is wrong", "c-1")
 	d.gate.err = nil
 	item := mustItem(d, "uid-1")
 	d.work(time.Hour)
@@ -223,11 +240,19 @@ func TestOperationsOfWhatADeploymentIsOpenedWith(t *testing.T) {
 		t.Errorf("it was handed over %d times more", now.Generation-item.Generation)
 	}
 	opened("its operation had failed before it was found good", "", "create")
+	refused("it is found good")
 
+	d.remote.check = fault.New(fault.Denied, "%s", gitops.TargetForbidden).Because("UnableToValidateClusterCredentials")
+	d.intendTarget(d.environment("t-1", 1, environmentSecret(withToken("wrong"))))
+	d.work(time.Second)
+	opened("a token that is wrong opens nothing", "", "create")
+	refused("a token that is wrong", "t-1")
+	d.remote.check = nil
 	d.intendTarget(d.environment("t-1", 1, environmentSecret(withToken("second"))))
 	d.intendRepository(d.credential("c-1", 1, password("reader", "third")))
 	d.work(time.Second)
 	opened("another token", "update", "update")
+	refused("another token")
 	is, item := d.body("hub", "uid-1"), mustItem(d, "uid-1")
 	if !is.Credential.Since.After(first.Credential.Since) || !is.Target.Since.After(first.Target.Since) {
 		t.Errorf("they are so since %s and %s, and were since %s and %s", is.Credential.Since, is.Target.Since, first.Credential.Since, first.Target.Since)

@@ -26,6 +26,8 @@ type Facts struct {
 	Rival string
 	Named bool
 	Dying bool
+	// Barred is why nothing new is done for its organisation; empty: it is.
+	Barred string
 	// Workspace that it belongs to; nil: there is none.
 	Workspace *Workspace
 	// Engine that it is to be on, by Wanted; nil: there is no such cluster for
@@ -72,12 +74,15 @@ func Plan(d Deployment, f Facts, now time.Time) []Action {
 		actions = append(actions, Claim{})
 	}
 	if d.Spec.Invalid != "" {
-		return append(actions, Hold{}, Conclude{operation.Failed, d.Spec.Invalid})
+		return planStop(d, f, append(actions, Hold{}, Conclude{operation.Failed, d.Spec.Invalid}))
+	}
+	if f.Barred != "" { // whoever lets them in again wakes it
+		return planStop(d, f, append(actions, Hold{Why: f.Barred}, Conclude{operation.Failed, f.Barred}, Come{slowRetry, f.Barred}))
 	}
 	if len(d.Spec.To.Selector) > 0 {
 		return append(actions, planFleet(d, f)...)
 	}
-	return append(actions, planPlaced(d, f)...)
+	return planStop(d, f, append(actions, planPlaced(d, f)...))
 }
 
 func planName(d Deployment, f Facts) []Action {
@@ -199,7 +204,7 @@ func planPlaced(d Deployment, f Facts) []Action {
 	}
 	if detached { // Argo CD only says that it does not know where to
 		why := fmt.Sprintf("there is no managed environment %s any more: what was deployed there is left as it is; create it again, or name another", d.Spec.To.Target)
-		actions = append(actions, Hold{Why: why}, Conclude{operation.Failed, why})
+		actions = append(actions, Hold{Why: why}, Conclude{operation.Failed, why}, Come{slowRetry, why})
 	}
 	actions = append(actions, planRun(d, f)...)
 	if c := f.Checkout; c != nil && c.Trouble != "" {

@@ -11,6 +11,8 @@ import (
 type Store interface {
 	ledger.Committer
 	ledger.Reader
+	// Changes are as ledger.Log has them.
+	Changes(ctx context.Context, query ledger.ChangeQuery) ([]ledger.Change, error)
 }
 
 // Engines are the clusters whose agents can carry deployments out.
@@ -20,6 +22,13 @@ type Engines interface {
 	// Engines returns all that are there, ready or not. An error means that it is
 	// not known which there are.
 	Engines(ctx context.Context) ([]Engine, error)
+}
+
+// Tenants says who may have anything done.
+type Tenants interface {
+	// Barred reports whether nothing new is to be done for an organisation. What it
+	// has goes on.
+	Barred(org string) bool
 }
 
 // Engine is a cluster as far as deployments go.

@@ -111,7 +111,7 @@ func (s *Service) Pushed(ctx context.Context, org string, push Push) (int, error
 		}
 		for _, o := range page {
 			after = o.ID
-			d, err := Decode(o)
+			d, err := sound(ctx, s, o, Decode)
 			if err != nil || !d.follows(push) {
 				continue
 			}
@@ -149,7 +149,7 @@ func (s *Service) readsOf(ctx context.Context, d Deployment) (bool, error) {
 		}
 		for _, o := range page {
 			after = o.ID
-			c, err := Decode(o)
+			c, err := sound(ctx, s, o, Decode)
 			if err == nil && c.reads() && c.Status.Read == NormaliseRepository(d.Spec.Repository) {
 				return true, nil
 			}

@@ -22,11 +22,11 @@ func (r *Deployments) Reconcile(ctx context.Context, task reconcile.Task) (recon
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	d, err := Decode(o)
+	d, err := sound(ctx, r.Service, o, Decode)
 	if err != nil {
-		return reconcile.Result{}, reconcile.Terminal(err)
+		return reconcile.Result{}, gaveUp(err)
 	}
-	if !o.Deleted.IsZero() {
+	if o = d.Object; !o.Deleted.IsZero() {
 		return reconcile.Done(ledger.Set{}), nil
 	}
 	now := r.Now().UTC()
@@ -60,14 +60,22 @@ func (r *Deployments) facts(ctx context.Context, d Deployment) (f Facts, err err
 		f.Orphaned, err = r.orphaned(ctx, s.Target)
 		return f, err
 	}
-	if err = r.name(ctx, d, &f); err != nil || f.Rival != "" || d.Spec.Invalid != "" {
+	if !d.Spec.Operator {
+		f.Barred = r.barred(d.Org)
+	}
+	if s.Run != "" { // which may be to end, whatever else there is
+		if f.Next, err = r.nextRun(ctx, d); err != nil {
+			return f, err
+		}
+	}
+	if err = r.name(ctx, d, &f); err != nil || f.Rival != "" || d.Spec.Invalid != "" || f.Barred != "" {
 		return f, err
 	}
 	w, err := r.workspace(ctx, d.workspace())
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return f, err
 	}
-	if err == nil && w.Object.Deleted.IsZero() && !w.Spec.Deleted {
+	if err == nil && w.Object.Deleted.IsZero() {
 		f.Workspace = &w
 	}
 	if len(d.Spec.To.Selector) > 0 {
@@ -106,29 +114,15 @@ func (r *Deployments) around(ctx context.Context, d Deployment, f *Facts) error 
 	if ok && c.Status.Good != nil {
 		f.Credential = &c
 	}
-	if f.Next, err = r.nextRun(ctx, d); err != nil {
-		return err
+	if f.Next == nil {
+		if f.Next, err = r.nextRun(ctx, d); err != nil {
+			return err
+		}
 	}
 	if f.Engine.Runtime == kubernetes && d.Spec.To.Target == "" && !f.Engine.Leaving {
 		return r.checkout(ctx, d, f)
 	}
 	return nil
-}
-
-// orphaned reports whether a target is gone, or as good as that.
-func (s *Service) orphaned(ctx context.Context, target string) (bool, error) {
-	if target == "" {
-		return false, nil
-	}
-	o, err := s.Store.Get(ctx, ledger.Ref{Kind: KindTarget.Name, ID: target})
-	if fault.Is(err, fault.NotFound) {
-		return true, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	t, err := DecodeTarget(o)
-	return !o.Deleted.IsZero() || t.Spec.Deleted && t.Status.Access == nil, err
 }
 
 func (s *Service) engine(ctx context.Context, id string) (*Engine, error) {
@@ -162,7 +156,7 @@ func (r *Deployments) name(ctx context.Context, d Deployment, f *Facts) error {
 	if err != nil {
 		return err
 	}
-	rival, err := Decode(o)
+	rival, err := sound(ctx, r.Service, o, Decode)
 	f.Dying = rival.Spec.Deleted
 	return err
 }
@@ -249,6 +243,8 @@ func (r *run) step(ctx context.Context, a Action) error {
 		r.begin(a.Run)
 	case End:
 		r.letGo()
+	case Stop:
+		return r.stop(ctx, a.Run)
 	case Unread:
 		s.Unread = a.Why
 		r.giveUp(a.Lasting, a.Why)

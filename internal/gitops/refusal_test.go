@@ -48,7 +48,7 @@ func TestNoKindIsTakenUnchecked(t *testing.T) {
 			{"a later generation is known", true, func(in *gitops.Intent) { in.Generation = 2 }, fault.Conflict, "stale"},
 			{"the UID is of another API", true, func(in *gitops.Intent) { in.Generation, in.Namespace.Home = 4, "elsewhere" }, fault.Conflict, "stranger"},
 			{"another API tells its end", true, func(in *gitops.Intent) { in.Gone, in.Namespace.Home = true, "elsewhere" }, fault.Conflict, "stranger"},
-			{"its workspace was closed", true, func(in *gitops.Intent) { in.UID, in.Name = "u-2", "other" }, fault.Denied, "workspace"},
+			{"its workspace is of another API", true, func(in *gitops.Intent) { in.UID, in.Name = "u-2", "other" }, fault.Denied, "workspace"},
 		} {
 			d := newDesk(t)
 			in := gitops.Intent{Namespace: d.home(), Name: "one", UID: "u-1", Generation: 3}

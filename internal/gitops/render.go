@@ -80,7 +80,7 @@ func (r *run) detach(ctx context.Context) error {
 
 // unarm takes from a deployment what it is opened with, and what is to be done.
 func unarm(d *runtime.Deployment) {
-	d.Target, d.Credential, d.Opened, d.Sync, d.Automated = nil, nil, nil, nil, false
+	d.Target, d.Credential, d.Opened, d.Refused, d.Sync, d.Automated = nil, nil, nil, nil, nil, false
 }
 
 // issue hands a body over, if it is another.
@@ -140,6 +140,7 @@ func (r *run) body(detached bool) runtime.Deployment {
 		out.Credential.KnownHosts = provenHosts(out.Credential.KnownHosts, f.Credential.Status.HostKey)
 		out.Credential.Since = f.Credential.Status.Since
 		out.Opened = appendShown(out.Opened, f.Credential.Status.Shown, d.Status.Engine)
+		out.Refused = appendShown(out.Refused, f.Credential.Status.Refused, d.Status.Engine)
 	}
 	if t := f.Target; t != nil && !detached {
 		out.Target = &runtime.Target{
@@ -148,6 +149,7 @@ func (r *run) body(detached bool) runtime.Deployment {
 			Since: t.Status.Since,
 		}
 		out.Opened = appendShown(out.Opened, t.Status.Shown, d.Status.Engine)
+		out.Refused = appendShown(out.Refused, t.Status.Refused, d.Status.Engine)
 	}
 	if k := keysOf(out); k != "" {
 		out.Refresh += "." + k

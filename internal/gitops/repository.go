@@ -51,12 +51,15 @@ type RepositoryStatus struct {
 	// in a row for which the server did not answer.
 	Seen      int64     `json:"seen,omitempty"`
 	Unreached int       `json:"unreached,omitempty"`
+	Barred    bool      `json:"barred,omitempty"` // they say that nothing is done for its organisation
 	Retired   []Retired `json:"retired,omitempty"`
 	Operation string    `json:"operation,omitempty"` // that runs
 	// Since when Good is what it is, and the operation that made it so, which agents that
 	// are told it show; nil: none did.
 	Since time.Time                    `json:"since,omitzero"`
 	Shown *runtime.DeploymentOperation `json:"shown,omitempty"`
+	// Refused is the last operation that failed since, which agents that have Good show.
+	Refused *runtime.DeploymentOperation `json:"refused,omitempty"`
 }
 
 // Repository is an object with its documents decoded.

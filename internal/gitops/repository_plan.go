@@ -24,6 +24,7 @@ const (
 	invalidRepositoryURL = "InvalidRepositoryUrl"
 	invalidCredentials   = "InvalidCredentials"
 	credentialUpToDate   = "RepositoryCredentialUpToDate"
+	notPermitted         = "NotPermitted" // the tenant may not
 	validURL             = "ValidRepositoryUrl"
 )
 
@@ -41,21 +42,27 @@ const (
 	repositoryProbe                       // its server is asked
 	repositoryLose                        // it is taken away
 	repositoryBury                        // it is gone: what is left of its secrets goes too
+	repositoryBar                         // nothing is done for its organisation
 )
 
-// planRepository decides by what is known of a credential alone.
-func planRepository(r Repository, now time.Time) (repositoryStep, time.Duration) {
+// planRepository decides by what is known of a credential, and whether anything is
+// done for its organisation.
+func planRepository(r Repository, barred bool, now time.Time) (repositoryStep, time.Duration) {
 	switch {
 	case r.Phase == Gone:
 		return repositoryBury, retireAfter
 	case r.Spec.Deleted:
 		return repositoryLose, 0
+	case barred && (!r.Status.Barred || r.Status.Seen != r.Generation):
+		return repositoryBar, 0
+	case barred:
+		return repositoryRest, repositoryEvery
 	case obviousVerdict(r.Spec) != nil:
-		if r.Status.Seen == r.Generation {
+		if r.Status.Seen == r.Generation && !r.Status.Barred {
 			return repositoryRest, repositoryEvery
 		}
 		return repositoryJudge, 0
-	case r.Status.Seen != r.Generation:
+	case r.Status.Seen != r.Generation, r.Status.Barred:
 		return repositoryProbe, 0
 	}
 	every := repositoryEvery
@@ -72,7 +79,8 @@ func planRepository(r Repository, now time.Time) (repositoryStep, time.Duration)
 type verdict struct {
 	reason  string
 	message string
-	away    bool // nothing could be found: the last verdict stands
+	cause   string // of it; empty: the message says it all
+	away    bool   // nothing could be found: the last verdict stands
 	hostKey string
 }
 
@@ -111,7 +119,7 @@ func judgeProbe(s RepositorySpec, err error) verdict {
 	case kind == fault.NotFound, kind == fault.Invalid && reason != "credential" && reason != "known-hosts", kind == fault.Denied && reason == "source":
 		return verdict{reason: invalidRepositoryURL, message: fmt.Sprintf("Repository does not exist: %v", err)}
 	case kind == fault.Denied, kind == fault.Invalid:
-		return verdict{reason: invalidCredentials, message: fmt.Sprintf("Repository Credentials provided %s for Repository %s are invalid: %v", s.Secret, s.URL, err)}
+		return verdict{reason: invalidCredentials, message: fmt.Sprintf("Repository Credentials provided %s for Repository %s are invalid", s.Secret, s.URL), cause: err.Error()}
 	case kind == fault.Unavailable, kind == fault.Exhausted:
 		return verdict{away: true, message: err.Error()}
 	}
@@ -129,8 +137,11 @@ func settleRepository(r Repository, v verdict, now time.Time) RepositoryStatus {
 		st.Conditions = awayConditions(r, v, st.Unreached, now)
 		return st
 	}
-	st.Unreached, st.Seen, st.Checked = 0, r.Generation, now.UTC()
-	if st.Valid = v.reason == ""; st.Valid {
+	st.Unreached, st.Seen, st.Checked, st.Barred = 0, r.Generation, now.UTC(), v.reason == notPermitted
+	if v.reason != notPermitted { // which says nothing of the credential
+		st.Valid = v.reason == ""
+	}
+	if v.reason == "" {
 		st.HostKey = v.hostKey
 	}
 	set := func(kind, status, reason, message string) {
@@ -148,7 +159,13 @@ func settleRepository(r Repository, v verdict, now time.Time) RepositoryStatus {
 		st.Good = &good
 		st.Retired = retire(st.Retired, before, good.refs(), now)
 	case invalidCredentials:
-		set(errorOccurred, "True", v.reason, v.message)
+		// Users, and what they have written, know the words of the condition about the
+		// credential. What is wrong with it is told beside them, or nobody could mend it.
+		why := v.message
+		if v.cause != "" {
+			why += ": " + v.cause
+		}
+		set(errorOccurred, "True", v.reason, why)
 		if r.Spec.Problem == "" {
 			set(validRepositoryURL, "True", validURL, exists)
 		} else {

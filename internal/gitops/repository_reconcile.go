@@ -33,15 +33,16 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	r, err := DecodeRepository(o)
+	r, err := sound(ctx, c.Service, o, DecodeRepository)
 	if err != nil {
-		return reconcile.Result{}, reconcile.Terminal(err)
+		return reconcile.Result{}, gaveUp(err)
 	}
 	now := c.Now()
 	set := ledger.Set{Actor: "system", Cause: ledger.ByChange(r.Ref, r.Version)}
 	r.Status.Checked = c.checks.newest(r.Ref, r.Status.Checked)
 	before := r.Status
-	step, left := planRepository(r, now)
+	barred := c.barred(r.Org)
+	step, left := planRepository(r, barred != "", now)
 	switch step {
 	case repositoryLose:
 		return c.lose(ctx, r, set)
@@ -52,6 +53,9 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 		}
 		result, err := c.write(ctx, r, set, left, len(r.Status.Retired) > 0)
 		return beside(result, err, odd)
+	case repositoryBar:
+		r.Status = settleRepository(r, verdict{reason: notPermitted, message: barred}, now)
+		left = repositoryEvery
 	case repositoryJudge:
 		r.Status = settleRepository(r, *obviousVerdict(r.Spec), now)
 		left = repositoryEvery
@@ -91,8 +95,17 @@ func (c Repositories) Reconcile(ctx context.Context, task reconcile.Task) (recon
 			return reconcile.Result{}, err
 		}
 	}
+	made, refused := fate(done)
 	if opensDiffer(before, r.Status) {
-		r.Status.Since, r.Status.Shown = later(before.Since, now), done
+		r.Status.Since, r.Status.Shown, r.Status.Refused = later(before.Since, now), made, nil
+	}
+	if refused != nil {
+		r.Status.Refused = refused
+		users, err := c.wakesOf(ctx, map[string]any{"credential": r.ID})
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		set.Wakes = append(set.Wakes, users...)
 	}
 	result, err := c.write(ctx, r, set, left, true)
 	return beside(result, err, odd)

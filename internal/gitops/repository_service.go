@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
@@ -31,7 +30,7 @@ func (s *Service) IntendRepository(ctx context.Context, in RepositoryIntent) err
 }
 
 func (s *Service) intendRepository(ctx context.Context, in RepositoryIntent) error {
-	o, known, err := s.known(ctx, KindRepository.Name, in.UID)
+	o, known, err := s.known(ctx, KindRepository.Name, in.Intent)
 	if err != nil {
 		return err
 	}
@@ -40,7 +39,8 @@ func (s *Service) intendRepository(ctx context.Context, in RepositoryIntent) err
 		return err
 	}
 	if in.Gone {
-		if over, err := s.goneAlready(ctx, KindRepository.Name, in.Intent, r.Object, r.Spec.Deleted, r.Spec.Origin); over || err != nil {
+		var over bool
+		if r.Spec.Origin, over, err = s.goneAlready(ctx, KindRepository.Name, in.Intent, r.Object, r.Spec.Deleted, r.Spec.Origin); over || err != nil {
 			return err
 		}
 		return s.dropRepository(ctx, r, actorOf(in.Intent))
@@ -69,23 +69,6 @@ func (s *Service) intendRepository(ctx context.Context, in RepositoryIntent) err
 	want := repositoryWanted(in)
 	want.spec.Origin = in.origin()
 	return s.mended(ctx, r.Ref, in.Intent, forged, s.writeRepository(ctx, r, want, set))
-}
-
-// goneAlready tells whether the word that a resource is gone leaves nothing to do.
-func (s *Service) goneAlready(ctx context.Context, kind string, in Intent, o ledger.Object, deleted bool, of *Origin) (bool, error) {
-	over := !o.Deleted.IsZero()
-	if (o.ID == "" || over) && in.Held && s.Mirror != nil {
-		if err := s.Mirror.Release(ctx, kind, in.UID, *in.origin()); err != nil {
-			return false, err
-		}
-	}
-	switch {
-	case o.ID == "":
-		return false, fault.New(fault.NotFound, "%s was never known, and is gone", in.Name).Because("unknown")
-	case of == nil || of.Home != in.Namespace.Home:
-		return false, fault.New(fault.Conflict, "%s is no custom resource of %s", o.Ref, in.Namespace.Home).Because("stranger")
-	}
-	return over || deleted, nil
 }
 
 // wantedRepository is a credential as it was asked for, its secrets still open.
@@ -204,7 +187,7 @@ func (s *Service) repositoryFor(ctx context.Context, workspace, url string) (Rep
 	var best Repository
 	found := false
 	for _, o := range list {
-		r, err := DecodeRepository(o)
+		r, err := sound(ctx, s, o, DecodeRepository)
 		if err != nil {
 			return Repository{}, false, err
 		}

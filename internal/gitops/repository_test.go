@@ -27,8 +27,8 @@ func TestRepositoryConditions(t *testing.T) {
 		"ValidRepositoryCredential True RepositoryCredentialUpToDate: Repository Credentials provided login for Repository " + url + " are valid",
 	}
 	refused := func(why string) []string {
-		text := "Repository Credentials provided login for Repository " + url + " are invalid: " + why
-		return []string{"ErrorOccurred True InvalidCredentials: " + text, good[1], "ValidRepositoryCredential False InvalidCredentials: " + text}
+		text := "Repository Credentials provided login for Repository " + url + " are invalid"
+		return []string{"ErrorOccurred True InvalidCredentials: " + text + ": " + why, good[1], "ValidRepositoryCredential False InvalidCredentials: " + text}
 	}
 	cases := []struct {
 		reason string
@@ -113,14 +113,14 @@ func TestRotationReachesDeployments(t *testing.T) {
 		t.Errorf("an unchanged Secret was written: version %d, then %d", before, r.Version)
 	}
 
-	// One that the server does not take is kept from deployments.
+	// One that the server does not take is kept from deployments, whose agent hears why.
 	d.intendRepository(d.credential("r-1", 1, password("reader", "second-s3cr3t")))
 	d.work(time.Second)
 	if r := d.repository("r-1"); r.Status.Valid || r.Status.Good.Password != first || r.Spec.Password == first {
 		t.Errorf("a bad one: %+v", r.Status)
 	}
-	if b := d.body("hub", "uid-1"); b.Credential.Password != "first-s3cr3t" || b.Refresh != looked || mustItem(d, "uid-1").Generation != it.Generation {
-		t.Errorf("the agent is told %+v", b.Credential)
+	if b := d.body("hub", "uid-1"); b.Credential.Password != "first-s3cr3t" || b.Refresh != looked || len(b.Refused) != 1 || mustItem(d, "uid-1").Generation != it.Generation+1 {
+		t.Errorf("the agent is told %+v", b)
 	}
 	bad := d.repository("r-1").Spec.Password
 

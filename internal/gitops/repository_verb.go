@@ -89,7 +89,7 @@ func (s *Service) putRepository(ctx context.Context, o RepositoryOrder) (Reposit
 		if err != nil {
 			return r, err
 		}
-		if r, err = DecodeRepository(found); err != nil {
+		if r, err = sound(ctx, s, found, DecodeRepository); err != nil {
 			return r, err
 		}
 		if err := mayChange(ctx, r.Object, r.Spec.Origin); err != nil {
@@ -180,7 +180,7 @@ func (s *Service) deleteRepository(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	r, err := DecodeRepository(o)
+	r, err := sound(ctx, s, o, DecodeRepository)
 	if err != nil {
 		return err
 	}

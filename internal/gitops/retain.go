@@ -30,7 +30,7 @@ func (r *SyncRuns) surplus(ctx context.Context, ending SyncRun) ([]ledger.Put, e
 	var puts []ledger.Put
 	kept := 1 // the one that ends
 	for _, o := range found {
-		run, err := DecodeSyncRun(o)
+		run, err := sound(ctx, r.Service, o, DecodeSyncRun)
 		if err != nil {
 			return nil, err
 		}

@@ -107,7 +107,7 @@ func (s *Service) holds(ctx context.Context, column, id, ref string) (bool, erro
 		}
 		for _, o := range found {
 			after = o.ID
-			d, err := Decode(o)
+			d, err := sound(ctx, s, o, Decode)
 			if err != nil {
 				return false, err
 			}
@@ -160,14 +160,7 @@ func (k *sealing) keep(ctx context.Context, old string, plain []byte) (string, e
 
 // drop destroys what was sealed for a commit that failed for sure.
 func (k *sealing) drop(ctx context.Context, err error) {
-	if err == nil || fault.Reason(err) == "outcome-unknown" {
-		return
-	}
-	late, stop := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer stop()
-	for _, ref := range k.fresh {
-		_ = k.Keeper.Shred(late, ref) // it stays sealed, and nobody's
-	}
+	ledger.Discard(ctx, k.Keeper, err, k.fresh...)
 }
 
 // digestOf tells sets of sealed secrets apart by their references: other secrets

@@ -85,13 +85,13 @@ func (s *Status) complete(d *runtime.Deployed) {
 	if d.Sync.Status == synced && cmp.Or(s.Head, s.Commit) != s.Commit {
 		d.Sync.Status = outOfSync
 	}
-	if s.Sync != nil && s.Run == s.Sync.ID && current && s.Lost == nil {
+	if told := d.Run != nil && d.Run.ID == s.Run; s.Sync != nil && s.Run == s.Sync.ID && current && s.Lost == nil && !told {
 		d.Run = s.ran(state, o.Message)
 	}
 }
 
-// ran is how a sync run goes where the control plane reads the repository itself:
-// it is over when the data plane has what it made.
+// ran is how a sync run goes where the control plane reads the repository itself, and
+// an agent of before says nothing of it: it is over when the data plane has what it made.
 func (s *Status) ran(state runtime.State, message string) *runtime.SyncRun {
 	if !strings.HasSuffix(s.Made, " "+s.Sync.ID) {
 		return nil // the body is of another one

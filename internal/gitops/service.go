@@ -14,6 +14,8 @@ type Config struct {
 	Store   Store
 	Keeper  ledger.Keeper
 	Engines Engines
+	// Tenants says who may have anything done; nil: everybody.
+	Tenants Tenants
 	// Mirror of custom resources; nil: there are none.
 	Mirror Mirror
 	// Source reads repositories for clusters without an Argo CD, and tells who made
@@ -143,4 +145,5 @@ type Known struct {
 	Generation      int64
 	Asks            string // digest of what it asks for, as its intent has it; empty: it cannot be told
 	Dated           bool   // it was written by a version that reads resources in another way
+	Engine          string // of a namespace
 }

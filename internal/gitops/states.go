@@ -47,7 +47,7 @@ var Transitions = []Transition{
 	{"syncrun", Running, RunFailed, "agent", "the sync has failed, retries included"},
 	{"syncrun", Running, Terminating, "user", "it was deleted or ended"},
 	{"syncrun", Running, Terminated, "agent, worker", "it was ended in Argo CD, or its deployment was deleted"},
-	{"syncrun", Terminating, Running, "agent", "it goes on: somebody ended another one"},
+	{"syncrun", Terminating, Running, "agent, worker", "it goes on: somebody ended another one, or only wrote into the ledger that it ends"},
 	{"syncrun", Terminating, Terminated, "agent, worker", "it has ended"},
 	{"syncrun", Terminating, Succeeded, "agent", "it ended well before it could be ended"},
 	{"syncrun", Terminating, RunFailed, "agent", "it failed before it could be ended"},

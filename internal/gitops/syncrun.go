@@ -39,6 +39,9 @@ type SyncRunSpec struct {
 	Invalid    string  `json:"invalid,omitempty"` // why it cannot be changed to what was written since
 	// Made is when somebody asked for it.
 	Made time.Time `json:"made,omitzero"`
+	// Seal of one that a custom resource asks for tells whether somebody else has written
+	// it; empty: a version before has.
+	Seal string `json:"seal,omitempty"`
 }
 
 // SyncRunStatus is how it goes.

@@ -22,8 +22,8 @@ type runStep struct {
 }
 
 // planSyncRun decides about a sync run and its deployment; nil: there is none of
-// that name. It is pure.
-func planSyncRun(r SyncRun, d *Deployment) runStep {
+// that name. Barred is why none is begun for its organisation. It is pure.
+func planSyncRun(r SyncRun, d *Deployment, barred string) runStep {
 	step := runStep{Parent: r.Parent, Phase: r.Phase, Run: r.Status.Run, Error: r.Status.Error}
 	if r.over() {
 		step.Vanish = r.Spec.Deleted || r.outlives(d)
@@ -43,6 +43,9 @@ func planSyncRun(r SyncRun, d *Deployment) runStep {
 		step.end(Terminated, operation.Superseded, "it was ended before it began")
 		step.Vanish, step.Wake = r.Spec.Deleted, d != nil
 		return step
+	case barred != "" && !begun:
+		step.Error, step.After = barred, slowRetry
+		return step
 	case gone:
 		step.Error, step.After = r.Spec.Invalid, slowRetry
 		return step
@@ -52,7 +55,8 @@ func planSyncRun(r SyncRun, d *Deployment) runStep {
 		return step
 	}
 	step.Error = r.Spec.Invalid
-	step.Wake = r.Parent == "" || d.Status.Run == "" || r.stops() && (d.Status.Sync == nil || !d.Status.Sync.Terminate)
+	stopping := d.Status.Sync != nil && d.Status.Sync.Terminate
+	step.Wake = r.Parent == "" || d.Status.Run == "" || d.Status.Run == r.ID && r.stops() != stopping
 	step.Parent = d.ID
 	if d.Status.Run != r.ID {
 		step.After = slowRetry // those before it

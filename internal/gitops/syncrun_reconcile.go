@@ -21,18 +21,18 @@ func (r *SyncRuns) Reconcile(ctx context.Context, task reconcile.Task) (reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	run, err := DecodeSyncRun(o)
+	run, err := sound(ctx, r.Service, o, DecodeSyncRun)
 	if err != nil {
-		return reconcile.Result{}, reconcile.Terminal(err)
+		return reconcile.Result{}, gaveUp(err)
 	}
-	if !o.Deleted.IsZero() {
+	if o = run.Object; !o.Deleted.IsZero() {
 		return reconcile.Done(ledger.Set{}), nil
 	}
 	d, err := r.parent(ctx, run)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	step := planSyncRun(run, d)
+	step := planSyncRun(run, d, r.barred(run.Org))
 	now := r.Now().UTC()
 	set := ledger.Set{Actor: "system", Cause: ledger.ByChange(o.Ref, o.Version)}
 	op := "update"
@@ -108,7 +108,7 @@ func (r *SyncRuns) parent(ctx context.Context, run SyncRun) (*Deployment, error)
 	if err != nil {
 		return nil, err
 	}
-	d, err := Decode(o)
+	d, err := sound(ctx, r.Service, o, Decode)
 	return &d, err
 }
 

@@ -24,7 +24,7 @@ func (s *Service) IntendSyncRun(ctx context.Context, in SyncRunIntent) error {
 }
 
 func (s *Service) intendSyncRun(ctx context.Context, in SyncRunIntent) error {
-	o, known, err := s.known(ctx, KindSyncRun.Name, in.UID)
+	o, known, err := s.known(ctx, KindSyncRun.Name, in.Intent)
 	if err != nil {
 		return err
 	}
@@ -34,17 +34,25 @@ func (s *Service) intendSyncRun(ctx context.Context, in SyncRunIntent) error {
 	}
 	actor := actorOf(in.Intent)
 	if in.Gone {
-		return s.intendGone(ctx, KindSyncRun.Name, in.Intent, o, r.Spec.Deleted, r.Spec.Origin, func() error { return s.dropRun(ctx, r, actor) })
+		var over bool
+		if r.Spec.Origin, over, err = s.goneAlready(ctx, KindSyncRun.Name, in.Intent, o, r.Spec.Deleted, r.Spec.Origin); over || err != nil {
+			return err
+		}
+		return s.dropRun(ctx, r, actor)
 	}
 	forged, err := s.admit(ctx, in.Intent, known, o, r.Spec.Deleted, r.Spec.Origin)
 	if err != nil {
 		return err
 	}
 	if known {
+		altered, err := s.unforge(ctx, &r, forged)
+		if err != nil {
+			return err
+		}
 		if forged {
 			r.comeBack(in)
 		}
-		if !r.restore(in) && !forged && !moved(in.Intent, r.Spec.Origin) && r.Org == in.Namespace.org() {
+		if !r.restore(in) && !altered && !forged && !moved(in.Intent, r.Spec.Origin) && r.Org == in.Namespace.org() {
 			return nil
 		}
 		r.Org = in.Namespace.org()
@@ -55,8 +63,9 @@ func (s *Service) intendSyncRun(ctx context.Context, in SyncRunIntent) error {
 		case asks.Revision != r.Spec.Revision:
 			r.Spec.Invalid = immutableRevision
 		}
-		err := s.writeRun(ctx, r, "update", ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx)})
-		return s.mended(ctx, r.Ref, in.Intent, forged, err)
+		r.Spec.Seal = r.Spec.seal()
+		err = s.writeRun(ctx, r, "update", ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx)})
+		return s.mended(ctx, r.Ref, in.Intent, forged || altered, err)
 	}
 	ws, puts, err := s.homeWorkspace(ctx, in.Namespace)
 	if err != nil {
@@ -66,6 +75,8 @@ func (s *Service) intendSyncRun(ctx context.Context, in SyncRunIntent) error {
 		return err
 	}
 	r = s.newRun(ws, in.UID, in.Name, runOf(in))
+	r.Spec.Stop = in.Phase == "Terminating" // the ledger has lost it with that
+	r.Spec.Seal = r.Spec.seal()
 	set := ledger.Set{Actor: actor, Cause: ledger.CauseOf(ctx), Puts: puts}
 	if phase := endedPhase[in.Phase]; phase != "" { // the ledger has lost it: it is not carried out twice
 		r.Phase = phase
@@ -89,6 +100,39 @@ func runOf(in SyncRunIntent) SyncRunSpec {
 	return SyncRunSpec{Deployment: cut(in.Deployment, 253), Revision: cut(in.Revision, maxRevision), Prune: in.Prune, Origin: in.origin(), Made: in.Created.UTC()}
 }
 
+// unforge puts back all that a sync run was written with, also what its resource cannot
+// tell: that somebody wants it to end. It is as the log has it. Lost: so is the origin.
+func (s *Service) unforge(ctx context.Context, r *SyncRun, lost bool) (altered bool, err error) {
+	altered = r.Spec.forged()
+	if !altered && (!lost || r.Spec.Seal != "") {
+		return false, nil
+	}
+	var was *SyncRunSpec
+	stop := false
+	err = s.lookBack(ctx, r.Ref, func(c ledger.Change) bool {
+		stop = stop || c.Op == opTerminate
+		then, bad := read[SyncRunSpec](c.Object.Spec)
+		if spec, ok := then.(SyncRunSpec); bad == nil && ok && spec.Seal != "" && !spec.forged() {
+			was = &spec
+		}
+		return was != nil
+	})
+	if err != nil {
+		return false, err
+	}
+	if was == nil {
+		r.Spec.Stop = stop
+		return altered, nil
+	}
+	if was.Deployment != r.Spec.Deployment && !r.over() {
+		r.Parent = "" // the deployment that it seemed to be for
+	}
+	was.Stop = was.Stop || stop
+	was.Origin, was.Deleted, was.Seal = r.Spec.Origin, r.Spec.Deleted, was.seal()
+	r.Spec = *was
+	return altered, nil
+}
+
 // restore puts back what a sync run was made with, where somebody has changed what the
 // ledger has of that.
 func (r *SyncRun) restore(in SyncRunIntent) bool {
@@ -107,7 +151,7 @@ func (r *SyncRun) restore(in SyncRunIntent) bool {
 
 // comeBack takes back that a sync run was to go. One that has ended meanwhile has ended.
 func (r *SyncRun) comeBack(in SyncRunIntent) {
-	if r.Spec.Origin == nil { // nothing is left of what it was made with
+	if r.Spec.Origin == nil && r.Spec.Seal == "" { // nothing is left of what it was made with
 		if r.Spec = runOf(in); r.Spec.Made.IsZero() {
 			r.Spec.Made = r.Created
 		}
@@ -181,7 +225,7 @@ func (s *Service) nextRun(ctx context.Context, d Deployment) (*SyncRun, error) {
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return nil, err
 		}
-		r, err := DecodeSyncRun(o)
+		r, err := sound(ctx, s, o, DecodeSyncRun)
 		if err != nil || o.ID != "" && o.Deleted.IsZero() && !r.over() {
 			return &r, err
 		}
@@ -198,7 +242,7 @@ func (s *Service) nextRun(ctx context.Context, d Deployment) (*SyncRun, error) {
 		return nil, err
 	}
 	for _, o := range found {
-		r, err := DecodeSyncRun(o)
+		r, err := sound(ctx, s, o, DecodeSyncRun)
 		if err != nil {
 			return nil, err
 		}

@@ -51,6 +51,7 @@ type TargetStatus struct {
 	// a row for which the cluster did not answer, Tries those of a removal.
 	Seen      int64 `json:"seen,omitempty"`
 	Unreached int   `json:"unreached,omitempty"`
+	Barred    bool  `json:"barred,omitempty"` // as for credentials of repositories
 	Tries     int   `json:"tries,omitempty"`
 	// Left are accounts on a cluster that the target was before.
 	Left      []LeftAccount `json:"left,omitempty"`
@@ -60,6 +61,8 @@ type TargetStatus struct {
 	// are told it show; nil: none did.
 	Since time.Time                    `json:"since,omitzero"`
 	Shown *runtime.DeploymentOperation `json:"shown,omitempty"`
+	// Refused is the last operation that failed since, which agents that have Access show.
+	Refused *runtime.DeploymentOperation `json:"refused,omitempty"`
 }
 
 // LeftAccount is one that is still to be removed from where it was made.

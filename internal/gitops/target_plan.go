@@ -60,10 +60,12 @@ const (
 	targetClear             // what was made on it is removed
 	targetEnd               // it is gone
 	targetBury              // what is left of its secrets goes too
+	targetBar               // nothing is done for its organisation
 )
 
-// planTarget decides by what is known of a target alone.
-func planTarget(t Target, now time.Time) (targetStep, time.Duration) {
+// planTarget decides by what is known of a target, and whether anything is done for
+// its organisation.
+func planTarget(t Target, barred bool, now time.Time) (targetStep, time.Duration) {
 	switch {
 	case t.Phase == Gone:
 		return targetBury, retireAfter
@@ -73,12 +75,16 @@ func planTarget(t Target, now time.Time) (targetStep, time.Duration) {
 		return targetClear, 0
 	case t.Spec.Deleted:
 		return targetEnd, 0
+	case barred && (!t.Status.Barred || t.Status.Seen != t.Generation):
+		return targetBar, 0
+	case barred:
+		return targetRest, targetEvery
 	case obviousFlaw(t.Spec) != nil:
-		if t.Status.Seen == t.Generation {
+		if t.Status.Seen == t.Generation && !t.Status.Barred {
 			return targetRest, targetEvery
 		}
 		return targetJudge, 0
-	case t.Status.Seen != t.Generation:
+	case t.Status.Seen != t.Generation, t.Status.Barred:
 		return targetCheck, 0
 	}
 	every := targetEvery
@@ -203,7 +209,7 @@ func settleTarget(t Target, f targetFound, now time.Time) TargetStatus {
 		}
 		return st
 	}
-	st.Unreached, st.Seen = 0, t.Generation
+	st.Unreached, st.Seen, st.Barred = 0, t.Generation, f.flaw != nil && f.flaw.reason == notPermitted
 	if f.flaw != nil {
 		st.Ready = false
 		status := cmp.Or(f.status, "False")

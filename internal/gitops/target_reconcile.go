@@ -34,14 +34,15 @@ func (c Targets) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	t, err := DecodeTarget(o)
+	t, err := sound(ctx, c.Service, o, DecodeTarget)
 	if err != nil {
-		return reconcile.Result{}, reconcile.Terminal(err)
+		return reconcile.Result{}, gaveUp(err)
 	}
 	now := c.Now()
 	set := ledger.Set{Actor: "system", Cause: ledger.ByChange(t.Ref, t.Version)}
 	t.Status.Checked = c.checks.newest(t.Ref, t.Status.Checked)
-	step, left := planTarget(t, now)
+	barred := c.barred(t.Org)
+	step, left := planTarget(t, barred != "", now)
 	switch step {
 	case targetDetach:
 		return c.detach(ctx, t, set)
@@ -56,6 +57,9 @@ func (c Targets) Reconcile(ctx context.Context, task reconcile.Task) (reconcile.
 		}
 		result, err := c.write(ctx, t, set, left, len(t.Status.Retired) > 0)
 		return beside(result, err, odd)
+	case targetBar:
+		t.Status = settleTarget(t, targetFound{flaw: flawed(notPermitted, "%s", barred)}, now)
+		left = targetEvery
 	case targetJudge:
 		t.Status = settleTarget(t, targetFound{flaw: obviousFlaw(t.Spec)}, now)
 		left = targetEvery
@@ -84,7 +88,7 @@ func (c Targets) check(ctx context.Context, t Target, set ledger.Set, now time.T
 		t.Status.Since = later(t.Status.Since, now)
 	}
 	if !reflect.DeepEqual(was, t.Status.Access) {
-		if set.Wakes, err = c.targetUsers(ctx, t, was == nil); err != nil {
+		if set.Wakes, err = c.targetUsers(ctx, t); err != nil {
 			box.drop(ctx, err)
 			return reconcile.Result{}, err
 		}
@@ -172,16 +176,6 @@ func remoteOf(s TargetSpec, has kubeAccess) RemoteCluster {
 	}
 }
 
-// targetUsers are the deployments that have the target; with waiting also those of
-// its workspace that have none, of which some may wait for it.
-func (s *Service) targetUsers(ctx context.Context, t Target, waiting bool) ([]ledger.Wake, error) {
-	scopes := []map[string]any{{"target": t.ID}}
-	if waiting {
-		scopes = append(scopes, map[string]any{"workspace": t.Parent, "target": ""})
-	}
-	return s.wakesOfAll(ctx, scopes...)
-}
-
 // detach takes the target from its deployments.
 func (c Targets) detach(ctx context.Context, t Target, set ledger.Set) (reconcile.Result, error) {
 	// Those that are being removed from it need it for that.
@@ -198,7 +192,7 @@ func (c Targets) detach(ctx context.Context, t Target, set ledger.Set) (reconcil
 		}
 	}
 	var err error
-	if set.Wakes, err = c.targetUsers(ctx, t, false); err != nil {
+	if set.Wakes, err = c.targetUsers(ctx, t); err != nil {
 		return reconcile.Result{}, err
 	}
 	t.Status.Retired = retire(t.Status.Retired, []string{t.Status.Access.Token}, []string{t.Spec.Kubeconfig}, c.Now())
@@ -290,7 +284,7 @@ func (c Targets) remove(ctx context.Context, spec TargetSpec, accounts []string)
 // end lets go of a target.
 func (c Targets) end(ctx context.Context, t Target, set ledger.Set) (reconcile.Result, error) {
 	var err error
-	if set.Wakes, err = c.targetUsers(ctx, t, false); err != nil {
+	if set.Wakes, err = c.targetUsers(ctx, t); err != nil {
 		return reconcile.Result{}, err
 	}
 	if t.Spec.Origin != nil && c.Mirror != nil {
@@ -333,8 +327,17 @@ func (c Targets) settle(ctx context.Context, t Target, set ledger.Set, left time
 			return reconcile.Result{}, err
 		}
 	}
+	made, refused := fate(done)
 	if changed {
-		t.Status.Shown = done
+		t.Status.Shown, t.Status.Refused = made, nil
+	}
+	if refused != nil {
+		t.Status.Refused = refused
+		users, err := c.wakesOf(ctx, map[string]any{"target": t.ID})
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		set.Wakes = append(set.Wakes, users...)
 	}
 	result, err := c.write(ctx, t, set, left, true)
 	return beside(result, err, odd)

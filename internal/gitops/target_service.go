@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
 
@@ -25,7 +26,7 @@ func (s *Service) IntendTarget(ctx context.Context, in TargetIntent) error {
 }
 
 func (s *Service) intendTarget(ctx context.Context, in TargetIntent) error {
-	o, known, err := s.known(ctx, KindTarget.Name, in.UID)
+	o, known, err := s.known(ctx, KindTarget.Name, in.Intent)
 	if err != nil {
 		return err
 	}
@@ -34,7 +35,8 @@ func (s *Service) intendTarget(ctx context.Context, in TargetIntent) error {
 		return err
 	}
 	if in.Gone {
-		if over, err := s.goneAlready(ctx, KindTarget.Name, in.Intent, t.Object, t.Spec.Deleted, t.Spec.Origin); over || err != nil {
+		var over bool
+		if t.Spec.Origin, over, err = s.goneAlready(ctx, KindTarget.Name, in.Intent, t.Object, t.Spec.Deleted, t.Spec.Origin); over || err != nil {
 			return err
 		}
 		return s.dropTarget(ctx, t, actorOf(in.Intent))
@@ -133,6 +135,11 @@ func (s *Service) writeTarget(ctx context.Context, t Target, spec TargetSpec, ku
 		set.Wakes = append(set.Wakes, ledger.Wake{Ref: t.Ref, Org: t.Org})
 		err = s.beginCheck(ctx, op, typeTarget, t.Object, &t.Status.Operation, &set)
 	}
+	if err == nil && t.Version == 0 { // who asks for one of this name is told that there is one again
+		var ask []ledger.Wake
+		ask, err = s.targetAsked(ctx, t)
+		set.Wakes = append(set.Wakes, ask...)
+	}
 	t.leave(old)
 	t.Status.Retired = retire(t.Status.Retired, used, t.refs(), s.Now())
 	if err == nil {
@@ -185,7 +192,7 @@ func (s *Service) targetNamed(ctx context.Context, workspace, name string) (Targ
 		return Target{}, false, err
 	}
 	for _, o := range slices.Backward(list) {
-		t, err := DecodeTarget(o)
+		t, err := sound(ctx, s, o, DecodeTarget)
 		if err != nil {
 			return Target{}, false, err
 		}
@@ -194,4 +201,20 @@ func (s *Service) targetNamed(ctx context.Context, workspace, name string) (Targ
 		}
 	}
 	return Target{}, false, nil
+}
+
+// orphaned reports whether a target is gone, or as good as that.
+func (s *Service) orphaned(ctx context.Context, target string) (bool, error) {
+	if target == "" {
+		return false, nil
+	}
+	o, err := s.Store.Get(ctx, ledger.Ref{Kind: KindTarget.Name, ID: target})
+	if fault.Is(err, fault.NotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	t, err := sound(ctx, s, o, DecodeTarget)
+	return !o.Deleted.IsZero() || t.Spec.Deleted && t.Status.Access == nil, err
 }

@@ -65,7 +65,7 @@ func (s *Service) putTarget(ctx context.Context, o TargetOrder) (Target, error) 
 		if err != nil {
 			return t, err
 		}
-		if t, err = DecodeTarget(found); err != nil {
+		if t, err = sound(ctx, s, found, DecodeTarget); err != nil {
 			return t, err
 		}
 		if err := mayChange(ctx, t.Object, t.Spec.Origin); err != nil {
@@ -109,7 +109,7 @@ func (s *Service) deleteTarget(ctx context.Context, ref string) error {
 	if err != nil {
 		return err
 	}
-	t, err := DecodeTarget(o)
+	t, err := sound(ctx, s, o, DecodeTarget)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (r *run) ousted(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rival, err := Decode(o)
+	rival, err := sound(ctx, r.Service, o, Decode)
 	if err != nil {
 		return err
 	}

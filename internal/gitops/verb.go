@@ -140,7 +140,7 @@ func (s *Service) Get(ctx context.Context, ref string) (Deployment, error) {
 	if !who.Sees(o.Org, o.Owner) || !o.Deleted.IsZero() {
 		return Deployment{}, missing
 	}
-	return Decode(o)
+	return sound(ctx, s, o, Decode)
 }
 
 // Visible limits a query of any kind of the room to what the caller may see.

@@ -82,7 +82,7 @@ func (s *Service) terminate(ctx context.Context, run string) error {
 	if err != nil {
 		return err
 	}
-	r, err := DecodeSyncRun(o)
+	r, err := sound(ctx, s, o, DecodeSyncRun)
 	switch {
 	case err != nil:
 		return err
@@ -92,12 +92,23 @@ func (s *Service) terminate(ctx context.Context, run string) error {
 		return fault.New(fault.Denied, "sync run %s is a custom resource: delete that", o.Name).Because("custom-resource")
 	case r.over():
 		return fault.New(fault.Conflict, "sync run %s has ended already", o.Name).Because("phase")
-	case r.Spec.Stop:
+	case r.Spec.Stop && !r.Spec.forged():
 		return nil
 	}
-	r.Spec.Stop = true
-	return s.writeRun(ctx, r, "terminate", s.set(ctx))
+	altered, err := s.unforge(ctx, &r, false)
+	if err != nil {
+		return err
+	}
+	if r.Spec.Stop = true; r.Spec.Seal != "" {
+		r.Spec.Seal = r.Spec.seal()
+	}
+	if err = s.writeRun(ctx, r, opTerminate, s.set(ctx)); err == nil && altered && r.Spec.Origin != nil && s.Mirror != nil {
+		s.Mirror.Mended(ctx, r.Kind, r.ID, *r.Spec.Origin)
+	}
+	return err
 }
+
+const opTerminate = "terminate" // in the log
 
 // Rollback goes back to an earlier entry of the history: its id, or a commit; nil
 // and "" for the one before the last. The commit is pinned until the revision is
@@ -214,7 +225,7 @@ func (s *Service) refresh(ctx context.Context, ref ledger.Ref, push *Push) error
 		if err != nil {
 			return err
 		}
-		d, err := Decode(o)
+		d, err := sound(ctx, s, o, Decode)
 		if err != nil || !o.Deleted.IsZero() || d.Spec.Deleted {
 			return err
 		}

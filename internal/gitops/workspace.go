@@ -25,7 +25,8 @@ type WorkspaceSpec struct {
 	Reach []Reach `json:"reach,omitempty"`
 	// ClusterResources: objects without a namespace may be deployed. Default: not.
 	ClusterResources bool `json:"cluster_resources,omitempty"`
-	Deleted          bool `json:"deleted,omitempty"`
+	// Seal of one that is a namespace tells whether somebody else has written it.
+	Seal string `json:"seal,omitempty"`
 }
 
 // Reach is a cluster of the fleet and the namespaces of it that may be used.

@@ -66,7 +66,7 @@ func (s *Service) putWorkspace(ctx context.Context, o WorkspaceOrder) (w Workspa
 			return w, err
 		}
 	}
-	w.Spec.Engine, w.Spec.Reach, w.Spec.ClusterResources, w.Spec.Deleted = o.Engine, o.Reach, o.ClusterResources, false
+	w.Spec.Engine, w.Spec.Reach, w.Spec.ClusterResources = o.Engine, o.Reach, o.ClusterResources
 	put, err := w.put(op)
 	if err != nil {
 		return w, err
@@ -106,14 +106,12 @@ func (s *Service) deleteWorkspace(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	for _, kind := range []string{KindDeployment.Name, KindRepository.Name, KindTarget.Name} {
-		found, err := s.Store.List(ctx, ledger.Query{Kind: kind, Scope: map[string]any{"workspace": w.ID}, Limit: 1})
-		if err != nil {
-			return err
-		}
-		if len(found) > 0 {
-			return fault.New(fault.Conflict, "workspace %s holds the %s %s: delete what is in it first", w.Name, kind, found[0].Name).Because("in-use")
-		}
+	held, err := s.within(ctx, w.ID)
+	if err != nil {
+		return err
+	}
+	if held != nil {
+		return fault.New(fault.Conflict, "workspace %s holds the %s %s: delete what is in it first", w.Name, held.Kind, held.Name).Because("in-use")
 	}
 	w.Object.Deleted = s.Now().UTC()
 	put, err := w.put("delete")
@@ -180,5 +178,5 @@ func (s *Service) workspace(ctx context.Context, id string) (Workspace, error) {
 	if err != nil {
 		return Workspace{}, err
 	}
-	return DecodeWorkspace(o)
+	return sound(ctx, s, o, DecodeWorkspace)
 }

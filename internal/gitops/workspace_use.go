@@ -5,62 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
-	"time"
 
 	"github.com/droverhq/drover/internal/access"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 )
-
-// homeWorkspace returns the workspace that a namespace is, and the put that makes
-// it or tells what has changed of it, for the commit of an intent. Faults: NotFound
-// (reason "namespace"), Conflict (reason "terminating"), Denied (reason
-// "workspace": it may not deploy).
-func (s *Service) homeWorkspace(ctx context.Context, in Namespace) (ledger.Object, []ledger.Put, error) {
-	switch {
-	case in.Missing || in.UID == "":
-		return ledger.Object{}, nil, fault.New(fault.NotFound, "there is no namespace %.128q", in.Name).Because("namespace")
-	case in.Terminating:
-		return ledger.Object{}, nil, fault.New(fault.Conflict, "the namespace %.128q is being deleted: nothing new begins in it", in.Name).Because("terminating")
-	}
-	o, err := s.Store.Get(ctx, ledger.Ref{Kind: KindWorkspace.Name, ID: in.UID})
-	known := err == nil
-	if err != nil && !fault.Is(err, fault.NotFound) {
-		return o, nil, err
-	}
-	var spec WorkspaceSpec
-	if known {
-		if err := json.Unmarshal(o.Spec, &spec); err != nil {
-			return o, nil, err
-		}
-	}
-	switch {
-	case known && (spec.Home != in.Home || spec.Namespace != in.Name):
-		return o, nil, fault.New(fault.Denied, "the workspace %s is not the namespace %.128q of %s", o.ID, in.Name, in.Home).Because("workspace")
-	case known && spec.Deleted:
-		return o, nil, fault.New(fault.Denied, "the namespace %.128q may not deploy any more: ask your operator", in.Name).Because("workspace")
-	case known && (in.Engine == "" || spec.Engine == in.Engine) && o.Org == in.org() && o.Deleted.IsZero():
-		return o, nil, nil
-	}
-	spec.Home, spec.Namespace, spec.Engine = in.Home, in.Name, cmp.Or(in.Engine, spec.Engine)
-	body, err := json.Marshal(spec)
-	if err != nil {
-		return o, nil, err
-	}
-	op := "update"
-	if !known {
-		op = "create"
-		o = ledger.Object{
-			Ref:  ledger.Ref{Kind: KindWorkspace.Name, ID: in.UID},
-			Name: in.Name, Phase: phaseReady, Fields: ledger.Fields{"home": in.Home},
-		}
-	}
-	o.Spec, o.Org, o.Deleted = body, in.org(), time.Time{}
-	return o, []ledger.Put{{Object: o, Expect: o.Version, Op: op}}, nil
-}
-
-// org is whose a namespace is, and all that is in it.
-func (in Namespace) org() string { return cmp.Or(in.Org, in.Home+"/"+in.Name) }
 
 const (
 	workspaceSpace   = "workspace"
@@ -103,14 +52,14 @@ func (s *Service) ownWorkspace(ctx context.Context, ref string) (ledger.Object, 
 	if err != nil {
 		return o, nil, nil, err
 	}
-	var spec WorkspaceSpec
-	if err := json.Unmarshal(o.Spec, &spec); err != nil {
+	w, err := sound(ctx, s, o, DecodeWorkspace)
+	if err != nil {
 		return o, nil, nil, err
 	}
-	if !p.Sees(o.Org, o.Owner) || spec.Deleted {
+	if o = w.Object; !p.Sees(o.Org, o.Owner) {
 		return o, nil, nil, absent
 	}
-	if spec.Home != "" {
+	if w.Spec.Home != "" {
 		return o, nil, nil, fault.New(fault.Invalid, "the workspace %.128q is a namespace: make a custom resource in it instead", o.Name).Because("workspace")
 	}
 	return o, nil, nil, nil

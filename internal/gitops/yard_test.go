@@ -38,8 +38,9 @@ type frail struct {
 	mu      sync.Mutex
 	at      []int // effects until the next kill
 	kills   int
-	commits int // that changed something
-	calls   int // whether they did or not
+	commits int  // that changed something
+	calls   int  // whether they did or not
+	forgets bool // what was written before
 }
 
 func (f *frail) tick() {

@@ -16,13 +16,19 @@ import (
 // AdmissionPath is where the API sends sync runs that are about to be made.
 const AdmissionPath = "/validate-managed-gitops-redhat-com-v1alpha1-gitopsdeploymentsyncrun"
 
-// maxReview bounds a message of the API: an object, and itself around it.
-const maxReview = 4 << 20
+const (
+	// maxReview bounds a message of the API: an object, and itself around it.
+	maxReview = 4 << 20
+	// reviewsAtOnce bounds those that the API is asked about. Whoever reaches the server
+	// can send one: beyond that nobody is warned.
+	reviewsAtOnce = 8
+)
 
 // Admission warns whoever makes a sync run that will come to nothing as things are.
 // It refuses none: all that can be refused is refused by the definitions, with or
 // without this server, and a deployment may be another one by the time of the run.
 func (h *Home) Admission() http.Handler {
+	asking := make(chan struct{}, reviewsAtOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
 		var review admissionv1.AdmissionReview
@@ -35,7 +41,13 @@ func (h *Home) Admission() http.Handler {
 		}
 		answer := admissionv1.AdmissionReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
-			Response: &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true, Warnings: h.warnings(r, review.Request)},
+			Response: &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true},
+		}
+		select {
+		case asking <- struct{}{}:
+			answer.Response.Warnings = h.warnings(r, review.Request)
+			<-asking
+		default:
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/droverhq/drover/internal/ledger"
+	"github.com/droverhq/drover/internal/resilience"
 )
 
 // Config of Controllers. Home and Service are needed.
@@ -38,7 +39,7 @@ type Config struct {
 	Workers int
 	// Sweep is how often what the ledger knows is compared with what is there, or up to
 	// a tenth of it later; default 50 s, so that a minute is enough to put right what
-	// differs: ten thousand cost a quarter of a second of one core.
+	// differs: ten thousand cost half a second of one core.
 	Sweep time.Duration
 	// Seek is how often a Secret is asked for that is not there, or not of its type;
 	// default 20 s.
@@ -291,7 +292,7 @@ func (c *Controllers) workers() (controller.TypedController[key], error) {
 }
 
 func (c *Controllers) take(ctx context.Context, k key) (reconcile.Result, error) {
-	ctx = ledger.WithCause(ctx, ledger.ByResource(c.Home.Name, k.kind, k.namespace, k.name))
+	ctx = resilience.For(ledger.WithCause(ctx, ledger.ByResource(c.Home.Name, k.kind, k.namespace, k.name)), k.namespace)
 	err := c.reconcile(ctx, k)
 	c.meters.count(k, err)
 	if err != nil && ctx.Err() == nil {

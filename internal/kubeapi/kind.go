@@ -16,6 +16,7 @@ type Intents interface {
 	IntendSyncRun(context.Context, gitops.SyncRunIntent) error
 	IntendRepository(context.Context, gitops.RepositoryIntent) error
 	IntendTarget(context.Context, gitops.TargetIntent) error
+	IntendWorkspace(context.Context, gitops.Namespace) error
 }
 
 // Memory is what the ledger has of a home.

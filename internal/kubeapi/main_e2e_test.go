@@ -256,6 +256,8 @@ func (r *recorder) IntendTarget(_ context.Context, in gitops.TargetIntent) error
 	return r.take(call{kind: "target", Intent: in.Intent, whole: in, secret: in.Secret})
 }
 
+func (*recorder) IntendWorkspace(context.Context, gitops.Namespace) error { return nil }
+
 func (r *recorder) Resync(_ context.Context, kind, uid string) error {
 	return r.take(call{kind: kind, resync: true, Intent: gitops.Intent{UID: uid}})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/gitops"
 	"github.com/droverhq/drover/internal/kubeapi/v1alpha1"
+	"github.com/droverhq/drover/internal/resilience"
 )
 
 // A home is where outcomes are shown.
@@ -30,6 +31,7 @@ type step struct {
 
 // Tell implements gitops.Mirror: the status, and as an event what was put right.
 func (h *Home) Tell(ctx context.Context, kind, uid string, of gitops.Origin, status any) error {
+	ctx = resilience.For(ctx, of.Namespace)
 	err := h.tell(ctx, kind, uid, of, status)
 	if v, ok := status.(gitops.DeploymentView); ok && err == nil && v.Healed != nil {
 		h.healed(ctx, kind, uid, of, v.Healed.At, v.Healed.What)

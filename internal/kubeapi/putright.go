@@ -90,11 +90,13 @@ func (h *Home) tellMended(ctx context.Context, kind, uid string, of gitops.Origi
 // event is for people who look: nothing fails for want of it. False: the API did not
 // take it, and may another time.
 func (h *Home) event(ctx context.Context, kind, uid string, of gitops.Origin, at time.Time, text string) (settled bool) {
-	r, ok := resourceOf(kind)
-	if !ok {
+	var about client.Object = &corev1.Namespace{}
+	if r, ok := resourceOf(kind); ok {
+		about = r.one()
+	} else if kind != gitops.KindWorkspace.Name {
 		return true
 	}
-	kinds, _, err := h.scheme.ObjectKinds(r.one())
+	kinds, _, err := h.scheme.ObjectKinds(about)
 	if err != nil || len(kinds) == 0 {
 		return true
 	}

@@ -27,6 +27,9 @@ const (
 // reconcile hands over what is there of one name now: first those that have gone,
 // then the one that is there.
 func (c *Controllers) reconcile(ctx context.Context, k key) error {
+	if k.kind == gitops.KindWorkspace.Name {
+		return c.stand(ctx, k.namespace)
+	}
 	r, ok := resourceOf(k.kind)
 	if !ok {
 		return nil
@@ -111,7 +114,11 @@ func (c *Controllers) part(ctx context.Context, r resource, k key, p parting) er
 	if p.namespace != "" && p.namespace != ns.UID { // it went with its namespace
 		ns = gitops.Namespace{Home: c.Home.Name, Name: k.namespace, UID: p.namespace, Missing: true}
 	}
-	return settled(r.send(ctx, c.Service, gitops.Intent{Namespace: ns, Name: k.name, UID: p.uid, Gone: true}, r.one(), nil))
+	err = settled(r.send(ctx, c.Service, gitops.Intent{Namespace: ns, Name: k.name, UID: p.uid, Gone: true}, r.one(), nil))
+	if fault.Reason(err) == "stranger" { // it is not of here, and nothing that comes from here changes that
+		return nil
+	}
+	return err
 }
 
 // there asks the API whether a custom resource is still there. It lists by name,
@@ -138,24 +145,49 @@ func (c *Controllers) there(ctx context.Context, r resource, k key, uid string) 
 
 // namespace tells how a namespace is now. One that is not seen yet is asked for.
 func (c *Controllers) namespace(ctx context.Context, name string) (gitops.Namespace, error) {
-	out := gitops.Namespace{Home: c.Home.Name, Name: name}
 	o := namespaceMeta()
 	err := c.cache.Get(ctx, client.ObjectKey{Name: name}, o)
 	if apierrors.IsNotFound(err) {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		err = c.Home.kube.Get(ctx, client.ObjectKey{Name: name}, o)
-		if missing(err) {
-			out.Missing = true
-			return out, nil
-		}
+		return c.askNamespace(ctx, name)
+	}
+	if err != nil {
+		return gitops.Namespace{Home: c.Home.Name, Name: name}, c.Home.explain(err)
+	}
+	return c.namespaceOf(o), nil
+}
+
+// askNamespace asks the API itself how a namespace is.
+func (c *Controllers) askNamespace(ctx context.Context, name string) (gitops.Namespace, error) {
+	out := gitops.Namespace{Home: c.Home.Name, Name: name}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	o := namespaceMeta()
+	err := c.Home.kube.Get(ctx, client.ObjectKey{Name: name}, o)
+	if missing(err) {
+		out.Missing = true
+		return out, nil
 	}
 	if err != nil {
 		return out, c.Home.explain(err)
 	}
-	out.UID, out.Terminating = string(o.UID), !o.DeletionTimestamp.IsZero()
-	out.Engine, out.Org = c.Engine(o.Labels[EngineLabel]), o.Labels[OrgLabel]
-	return out, nil
+	return c.namespaceOf(o), nil
+}
+
+func (c *Controllers) namespaceOf(o *metav1.PartialObjectMetadata) gitops.Namespace {
+	return gitops.Namespace{
+		Home: c.Home.Name, Name: o.Name, UID: string(o.UID), Terminating: !o.DeletionTimestamp.IsZero(),
+		Engine: c.Engine(o.Labels[EngineLabel]), Org: o.Labels[OrgLabel],
+	}
+}
+
+// stand has what the ledger has of a namespace put right, as the API has that now: another
+// replica may have seen more of it.
+func (c *Controllers) stand(ctx context.Context, name string) error {
+	ns, err := c.askNamespace(ctx, name)
+	if err != nil {
+		return err
+	}
+	return settled(c.Service.IntendWorkspace(ctx, ns))
 }
 
 // secret reads a Secret, which is kept nowhere here. Nothing of one of another type

@@ -1,7 +1,9 @@
 package kubeapi
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -46,23 +48,22 @@ func (c *Controllers) sweepAll(ctx context.Context) {
 
 // sweep queues those that the ledger knows and that are not there (whether they are
 // really gone is asked of the API then), those that it does not know, those of which it
-// has something else than they ask for, and those whose status is not ours. What needs a
+// has something else than they ask for, those whose status is not ours, and namespaces that
+// the ledger has as something else. What needs a
 // Secret is looked at again in any case where that is asked for: one of the wrong type is
 // not watched.
 func (c *Controllers) sweep(ctx context.Context, secrets bool) error {
 	if err := c.admit(ctx); err != nil {
 		return err
 	}
+	used := map[string]bool{} // namespaces
 	for _, r := range resources() {
-		known := map[string]gitops.Known{}
-		err := c.known(ctx, r, func(k gitops.Known) error {
-			known[k.UID] = k
-			return nil
-		})
+		known, err := c.known(ctx, r.name)
 		if err != nil {
 			return err
 		}
 		err = c.each(ctx, r, func(o client.Object) {
+			used[o.GetNamespace()] = true
 			k := key{kind: r.name, namespace: o.GetNamespace(), name: o.GetName()}
 			has, ok := known[string(o.GetUID())]
 			delete(known, string(o.GetUID()))
@@ -86,23 +87,50 @@ func (c *Controllers) sweep(ctx context.Context, secrets bool) error {
 			}
 		}
 	}
+	return c.sweepNamespaces(ctx, used)
+}
+
+// sweepNamespaces queues those of which the ledger has something else than they are, or
+// nothing although something is in them. One that is not there tells nothing.
+func (c *Controllers) sweepNamespaces(ctx context.Context, used map[string]bool) error {
+	known, err := c.known(ctx, gitops.KindWorkspace.Name)
+	if err != nil {
+		return err
+	}
+	names := maps.Clone(used)
+	for _, k := range known {
+		names[k.Namespace] = true
+	}
+	for name := range names {
+		o := namespaceMeta()
+		if err := c.cache.Get(ctx, client.ObjectKey{Name: name}, o); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		is := c.namespaceOf(o)
+		has, ok := known[is.UID]
+		is.Engine = cmp.Or(is.Engine, has.Engine) // one that names none stays where it is
+		if !is.Terminating && (ok && has.Asks != is.Asks() || !ok && used[name]) {
+			c.enqueue(again, key{kind: gitops.KindWorkspace.Name, namespace: name, name: name})
+		}
+	}
 	return nil
 }
 
-// known calls f with all that the ledger has of a kind.
-func (c *Controllers) known(ctx context.Context, r resource, f func(gitops.Known) error) error {
+// known is all that the ledger has of a kind, by UID.
+func (c *Controllers) known(ctx context.Context, kind string) (map[string]gitops.Known, error) {
+	all := map[string]gitops.Known{}
 	for after := ""; ; {
-		list, err := c.Service.KnownOf(ctx, c.Home.Name, r.name, after, page)
+		list, err := c.Service.KnownOf(ctx, c.Home.Name, kind, after, page)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, k := range list {
-			if err := f(k); err != nil {
-				return err
-			}
+			all[k.UID] = k
 		}
 		if len(list) < page {
-			return nil
+			return all, nil
 		}
 		after = list[len(list)-1].UID
 	}

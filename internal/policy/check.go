@@ -13,6 +13,7 @@ func check(spec any, wrong func(message string, path ...any)) {
 		x.check(wrong)
 	case *DenyList:
 		words(x.Users, "a user", wrong, "users")
+		words(x.Organisations, "an organisation", wrong, "organisations")
 	case *AccessList:
 		words(x.Organisations, "an organisation", wrong, "organisations")
 	case *Terms:

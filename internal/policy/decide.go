@@ -25,11 +25,17 @@ func (s *Service) Admit(who access.Principal) error {
 	if _, denied := t.denied[who.User]; denied {
 		return fault.New(fault.Denied, "user %.64q may not use this service", who.User).Because("denied")
 	}
+	if t.barred[who.Org] {
+		return fault.New(fault.Denied, "organisation %.64q may not use this service", who.Org).Because("denied")
+	}
 	if t.closed && !t.let[who.Org] {
 		return fault.New(fault.Denied, "the service is under maintenance; come back later").Because("maintenance")
 	}
 	return nil
 }
+
+// Barred reports whether an organisation is on the deny list.
+func (s *Service) Barred(org string) bool { return s.tables.Load().barred[org] }
 
 // Denied reports whether a user is on the deny list.
 func (s *Service) Denied(user string) bool {

@@ -11,6 +11,7 @@ import (
 type tables struct {
 	quotas map[string]*Quota // by holder
 	denied map[string]denial // by user
+	barred map[string]bool   // organisations that a deny list names
 	closed bool              // an access list is enabled
 	let    map[string]bool   // organisations that it lets in
 	terms  map[string]*Terms
@@ -61,7 +62,7 @@ func (s *Service) settle(ctx context.Context, objects ...ledger.Object) {
 		next.quotas = map[string]*Quota{}
 	}
 	if touched[KindDenyList.Name] {
-		next.denied = map[string]denial{}
+		next.denied, next.barred = map[string]denial{}, map[string]bool{}
 	}
 	if touched[KindAccessList.Name] {
 		next.closed, next.let = false, map[string]bool{}
@@ -86,6 +87,9 @@ func (t *tables) add(name string, k known) {
 			if by, ok := t.denied[u]; !ok || name < by.list {
 				t.denied[u] = denial{list: name, generation: k.generation}
 			}
+		}
+		for _, o := range x.Organisations {
+			t.barred[o] = true
 		}
 	case *AccessList:
 		if x.Enabled {

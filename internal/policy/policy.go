@@ -79,9 +79,11 @@ type Allowed struct {
 	Expires time.Time `json:"expires,omitzero"`
 }
 
-// DenyList names users who may do nothing, and whose instances go.
+// DenyList names users who may do nothing, and whose instances go, and organisations
+// that may have nothing new done: what those have goes on.
 type DenyList struct {
-	Users []string `json:"users"`
+	Users         []string `json:"users"`
+	Organisations []string `json:"organisations,omitempty"`
 }
 
 // AccessList names the organisations that are let in while it is enabled; all

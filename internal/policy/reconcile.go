@@ -23,11 +23,20 @@ type Tenants interface {
 	OfOrg(ctx context.Context, org, after string, limit int) (wakes []ledger.Wake, next string, err error)
 }
 
+// Deployers know what organisations have deployed: those that a deny list names may
+// deploy nothing new, and what they have run otherwise stays.
+type Deployers interface {
+	// OfOrg is as Tenants has it.
+	OfOrg(ctx context.Context, org, after string, limit int) (wakes []ledger.Wake, next string, err error)
+}
+
 // Reconciler of the kinds "denylist", "quota", "accesslist" and "terms": it
 // wakes those whom a change is about.
 type Reconciler struct {
 	Store   Store
 	Tenants Tenants // nil: nobody has anything
+	// Deployers; nil: nobody deploys.
+	Deployers Deployers
 }
 
 // newsWithin is how long a replica may take to follow a change.
@@ -84,13 +93,17 @@ const (
 )
 
 func (r *Reconciler) wake(ctx context.Context, holder string, cause ledger.Cause) error {
-	if r.Tenants == nil {
-		return nil
-	}
 	which, name, _ := strings.Cut(holder, "/")
-	find := r.Tenants.OwnedBy
-	if which == "org" {
+	var find func(ctx context.Context, name, after string, limit int) ([]ledger.Wake, string, error)
+	switch {
+	case which == barred && r.Deployers != nil:
+		find = r.Deployers.OfOrg
+	case which == barred || r.Tenants == nil:
+		return nil
+	case which == "org":
 		find = r.Tenants.OfOrg
+	default:
+		find = r.Tenants.OwnedBy
 	}
 	for after := ""; ; {
 		wakes, next, err := find(ctx, name, after, foundAtOnce)
@@ -109,17 +122,23 @@ func (r *Reconciler) wake(ctx context.Context, holder string, cause ledger.Cause
 	}
 }
 
-// woken are the holders whom a policy is about: those of a deny list go, those
-// of a quota look again what they may have. Access lists and terms are looked
-// at when somebody comes, and take nothing away.
+// barred is whom a deny list keeps from deploying, among holders.
+const barred = "barred"
+
+// woken are the holders whom a policy is about: users of a deny list go, its
+// organisations and those of a quota look again what they may have. Access lists and
+// terms are looked at when somebody comes, and take nothing away.
 func woken(value any) []string {
 	switch x := value.(type) {
 	case *Quota:
 		return []string{x.holder()}
 	case *DenyList:
-		out := make([]string, len(x.Users))
-		for i, u := range x.Users {
-			out[i] = "owner/" + u
+		out := make([]string, 0, len(x.Users)+len(x.Organisations))
+		for _, u := range x.Users {
+			out = append(out, "owner/"+u)
+		}
+		for _, o := range x.Organisations {
+			out = append(out, barred+"/"+o)
 		}
 		return out
 	}

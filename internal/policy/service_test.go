@@ -315,10 +315,18 @@ func (o tenants) OfOrg(_ context.Context, org, after string, limit int) ([]ledge
 	return o.page(org, after, limit)
 }
 
+// deployers have deployments, likewise.
+type deployers map[string]int
+
+func (d deployers) OfOrg(_ context.Context, org, after string, limit int) ([]ledger.Wake, string, error) {
+	return tenants(d).page(org, after, limit)
+}
+
 func TestChangesAreTold(t *testing.T) {
 	store := open(t)
 	s := policy.NewService(policy.Config{Store: store})
-	r := &policy.Reconciler{Store: store, Tenants: tenants{"mallory": 5600, "trudy": 2, "acme": 3, "umbrella": 4}}
+	r := &policy.Reconciler{Store: store, Tenants: tenants{"mallory": 5600, "trudy": 2, "acme": 3, "umbrella": 4},
+		Deployers: deployers{"acme": 30, "umbrella": 40}}
 	var later []ledger.Ref
 	woken := func() map[string]int {
 		t.Helper()
@@ -392,6 +400,17 @@ func TestChangesAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("those who lose it", map[string]int{"umbrella": 4})
+	apply(t, s, doc("DenyList", "o", "{users: [], organisations: [acme]}"))
+	want("an organisation that may have nothing new done", map[string]int{"acme": 30})
+	if err := s.Admit(access.Principal{User: "alice", Org: "acme"}); fault.Reason(err) != "denied" || !s.Barred("acme") || s.Barred("umbrella") || s.Denied("alice") {
+		t.Errorf("a user of that organisation: %v", err)
+	}
+	apply(t, s, doc("DenyList", "o", "{organisations: [umbrella]}"))
+	want("another one in its place", map[string]int{"acme": 30, "umbrella": 40})
+	if _, err := s.Delete(t.Context(), "denylist", "o"); err != nil || s.Barred("acme") {
+		t.Fatal(err)
+	}
+	want("it may again", map[string]int{"umbrella": 40})
 	apply(t, s, doc("DenyList", "b", "{users: [trudy]}"))
 	want("another list", map[string]int{"trudy": 2})
 	if by, generation := s.DeniedBy("trudy"); by != "a" || generation != 3 {

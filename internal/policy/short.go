@@ -27,6 +27,9 @@ func inShort(value any) string {
 		}
 		return cut(who + ": " + strings.Join(grants, ", "))
 	case *DenyList:
+		if len(x.Organisations) > 0 {
+			return "denies " + some(len(x.Users), "user") + ", " + some(len(x.Organisations), "organisation")
+		}
 		return "denies " + some(len(x.Users), "user")
 	case *AccessList:
 		if !x.Enabled {
