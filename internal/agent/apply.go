@@ -8,6 +8,7 @@ import (
 	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/queue"
+	"github.com/droverhq/drover/internal/resilience"
 	"github.com/droverhq/drover/internal/runtime"
 )
 
@@ -152,7 +153,7 @@ func (a *Agent) applyOne(ctx context.Context, e entry) {
 	if ctx.Err() != nil || !a.current(&e) {
 		return
 	}
-	applying, span := a.follow(e.item.About(ctx), &e)
+	applying, span := a.follow(resilience.For(e.item.About(ctx), e.tenant), &e)
 	err := a.cfg.Runtime.Apply(applying, e.item)
 	span.Done(err)
 	if ctx.Err() != nil {

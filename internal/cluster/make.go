@@ -179,12 +179,10 @@ func (r *run) seal(ctx context.Context, plain []byte, op string, at func(*Status
 	}
 	before := *at(&r.c.Status)
 	err = r.record(ctx, op, func(s *Status) { *at(s) = ref })
-	switch {
-	case err == nil:
+	if err == nil {
 		_ = r.shred(ctx, before) // it is nowhere any more; what is left of it opens nothing
-	case fault.Reason(err) != "outcome-unknown":
-		_ = r.shred(ctx, ref)
 	}
+	ledger.Discard(ctx, r.Keeper, err, ref)
 	return err
 }
 

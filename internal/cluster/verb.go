@@ -82,9 +82,7 @@ func (s *Service) Create(ctx context.Context, want Request) (ledger.Object, erro
 		Puts: []ledger.Put{put, start}, Claims: spec.names(c.Ref), Counts: counts, Wakes: []ledger.Wake{{Ref: c.Ref}},
 	})
 	if err != nil {
-		if fault.Reason(err) != "outcome-unknown" {
-			_ = s.shred(ctx, spec.Kubeconfig)
-		}
+		ledger.Discard(ctx, s.Keeper, err, spec.Kubeconfig)
 		switch fault.Reason(err) {
 		case "exists", "version", "name-taken":
 			return ledger.Object{}, taken(want.ID)

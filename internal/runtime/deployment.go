@@ -56,6 +56,9 @@ type Deployment struct {
 	// Opened are the operations that made Credential and Target what they are: shown once
 	// both are in place.
 	Opened []DeploymentOperation `json:"opened,omitempty"`
+	// Refused are the last operations that were to make them something else, and failed: the
+	// data plane goes on with what it has.
+	Refused []DeploymentOperation `json:"refused,omitempty"`
 }
 
 // Tenant is whose an item is, where its body tells: so that nobody waits for the
@@ -118,6 +121,8 @@ type DeploymentOperation struct {
 	// Begun and Ended of what the control plane was done with before data planes are told.
 	Begun time.Time `json:"begun,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
+	// Why is the reason of one that the control plane has seen fail.
+	Why string `json:"why,omitempty"`
 }
 
 // Farewell is the body of a removal, where it has one. Nothing depends on it: all

@@ -41,6 +41,11 @@ func (o *Operations) Opened(ops ...runtime.DeploymentOperation) {
 	o.s.opened(runtime.Deployment{Opened: ops})
 }
 
+// Refused is opened with those that have failed.
+func (o *Operations) Refused(ops ...runtime.DeploymentOperation) {
+	o.s.opened(runtime.Deployment{Refused: ops})
+}
+
 func (o *Operations) Forget() int {
 	o.s.ops.forget()
 	return len(o.s.ops.opened)

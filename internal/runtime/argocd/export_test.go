@@ -116,7 +116,7 @@ func (s *Syncing) Step(d runtime.Deployment) string {
 }
 
 // Trust is trust.
-func Trust(file string, all []runtime.Deployment) string { return trust(file, all) }
+func Trust(file string, all []runtime.Deployment, whole bool) string { return trust(file, all, whole) }
 
 // Old is old.
 func Old(o *unstructured.Unstructured, works bool, now time.Time) bool { return old(o, works, now) }

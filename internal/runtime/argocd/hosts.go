@@ -97,21 +97,28 @@ func hashed(pattern, host string) bool {
 // trust adds the keys of hosts that deployments need to a list. It is pure. A host
 // that the operator lists is the operator's. Otherwise all keys count that workspaces
 // bring, each for as long as one needs it: whoever came first must not shut others
-// out. The control plane hands on no key that the host has not shown to it.
-func trust(file string, all []runtime.Deployment) string {
-	operators, _, _ := strings.Cut(file, hostsBorder)
+// out. The control plane hands on no key that the host has not shown to it. Whole: all
+// deployments are known; otherwise what we added before stays, as others may need it.
+func trust(file string, all []runtime.Deployment, whole bool) string {
+	operators, ours, _ := strings.Cut(file, hostsBorder)
 	wanted := map[string]map[string][]string{} // by host and workspace
-	for _, d := range all {
-		host := hostOf(d.Repository)
-		if host == "" || d.Credential == nil || len(keysOf(operators, host)) > 0 {
-			continue
+	add := func(host, of string, keys ...string) {
+		if len(keys) == 0 || len(keysOf(operators, host)) > 0 {
+			return
 		}
-		if keys := keysOf(d.Credential.KnownHosts, host); len(keys) > 0 {
-			if wanted[host] == nil {
-				wanted[host] = map[string][]string{}
-			}
-			of := label(d.Workspace)
-			wanted[host][of] = append(wanted[host][of], keys...)
+		if wanted[host] == nil {
+			wanted[host] = map[string][]string{}
+		}
+		wanted[host][of] = append(wanted[host][of], keys...)
+	}
+	for _, d := range all {
+		if host := hostOf(d.Repository); host != "" && d.Credential != nil {
+			add(host, label(d.Workspace), keysOf(d.Credential.KnownHosts, host)...)
+		}
+	}
+	for line := range strings.Lines(ours) {
+		if f := strings.Fields(line); !whole && len(f) == 4 {
+			add(f[0], f[3], f[1]+" "+f[2])
 		}
 	}
 	var lines []string
@@ -160,7 +167,7 @@ func (s *shift) secure(ctx context.Context, w *writer, d runtime.Deployment) err
 			continue
 		}
 		before, _, _ := unstructured.NestedString(now.Object, "data", hostsKey)
-		after := trust(before, s.needs.all())
+		after := trust(before, s.needs.all(), s.r.told.whole())
 		if sameHosts(before, after) {
 			s.hosted = oursOf(after)
 			return nil
@@ -169,6 +176,7 @@ func (s *shift) secure(ctx context.Context, w *writer, d runtime.Deployment) err
 		if err := unstructured.SetNestedField(next.Object, after, "data", hostsKey); err != nil {
 			return err
 		}
+		s.unhosted = false
 		theirs := s.hosted != "" && oursOf(before) != s.hosted
 		s.known(settings, hostsName)
 		noted, err := w.notice(ctx, settings, hostsName, "changed", theirs)
@@ -188,6 +196,36 @@ func (s *shift) secure(ctx context.Context, w *writer, d runtime.Deployment) err
 		w.unsay(noted)
 	}
 	return fault.New(fault.Unavailable, "Argo CD's list of host keys was changed by others all the time; it is tried again").Because("changed-meanwhile")
+}
+
+// distrust takes keys off Argo CD's list that no deployment needs any more, where none is
+// left that would. It takes no other lines, and none before all deployments are known.
+func (s *shift) distrust(ctx context.Context) error {
+	s.hosts.Lock()
+	defer s.hosts.Unlock()
+	if s.unhosted || !s.r.told.whole() {
+		return nil
+	}
+	now, err := s.r.live(ctx, settings, hostsName)
+	if err != nil || now == nil { // no list has nothing to take off
+		return err
+	}
+	before, _, _ := unstructured.NestedString(now.Object, "data", hostsKey)
+	after := trust(before, s.needs.all(), true)
+	if sameHosts(before, after) {
+		s.unhosted = oursOf(after) == ""
+		return nil
+	}
+	next := now.DeepCopy()
+	if err := unstructured.SetNestedField(next.Object, after, "data", hostsKey); err != nil {
+		return err
+	}
+	w := &writer{s: s, passed: true} // it is no item's: the lease is what it is written under
+	if err := w.patch(ctx, settings, now, next); err != nil {
+		return s.r.explain(err, settings, hostsName) // also where somebody else wrote: the next look finds it
+	}
+	s.hosted, s.unhosted = oursOf(after), oursOf(after) == ""
+	return nil
 }
 
 func sameHosts(a, b string) bool { return strings.TrimRight(a, "\n") == strings.TrimRight(b, "\n") }

@@ -39,14 +39,28 @@ func TestTrust(t *testing.T) {
 		{"HTTPS needs none", "", []runtime.Deployment{of("w1", "https://h/x", "h ssh-rsa AAAA\n")}, ""},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
-			got := argocd.Trust(tc.file, tc.all)
+			got := argocd.Trust(tc.file, tc.all, true)
 			if got != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 			}
-			if again := argocd.Trust(got, tc.all); again != got {
+			if again := argocd.Trust(got, tc.all, true); again != got {
 				t.Errorf("and then\n%s", again)
 			}
 		})
+	}
+}
+
+// An agent that does not know all deployments yet takes nobody's key away, and adds
+// nothing to what the operator says.
+func TestTrustBeforeAllIsTold(t *testing.T) {
+	const border = "# What follows is kept by drover.\n"
+	mine := runtime.Deployment{Workspace: "w1", Repository: "ssh://git@h/x", Credential: &runtime.RepositoryCredential{ID: "c", SSHKey: "k", KnownHosts: "h ssh-rsa AAAA\n"}}
+	file := "op ssh-rsa OPER\n" + border + "op ssh-rsa BBBB w2\nother ssh-rsa BBBB w2\nnonsense\n"
+	if got, want := argocd.Trust(file, []runtime.Deployment{mine}, false), "op ssh-rsa OPER\n"+border+"h ssh-rsa AAAA w1\nother ssh-rsa BBBB w2\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got, want := argocd.Trust(file, nil, true), "op ssh-rsa OPER\n"; got != want {
+		t.Errorf("nobody needs any: got\n%s\nwant\n%s", got, want)
 	}
 }
 

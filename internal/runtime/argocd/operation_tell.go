@@ -57,11 +57,17 @@ func (s *shift) conclude(d runtime.Deployment, m *memory, err error) {
 }
 
 // opened shows the operations of what a deployment is opened with, now that it is in
-// place: those that have just ended, and each once, whoever else uses it.
+// place, and those that would have changed that and failed: what has just ended, and each
+// once, whoever else uses it.
 func (s *shift) opened(d runtime.Deployment) {
 	for _, op := range d.Opened {
 		if s.ops.news(op) {
 			s.ops.show(shown{DeploymentOperation: op, state: completed, begun: op.Begun, at: op.Ended})
+		}
+	}
+	for _, op := range d.Refused {
+		if s.ops.news(op) {
+			s.ops.show(shown{DeploymentOperation: op, state: failed, message: short(op.Why, 1000), begun: op.Begun, at: op.Ended})
 		}
 	}
 }

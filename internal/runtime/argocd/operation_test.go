@@ -317,3 +317,18 @@ func TestOperationsOfWhatIsOpenedWith(t *testing.T) {
 		t.Errorf("what is old was shown with %d calls", calls)
 	}
 }
+
+// What failed to change a credential is shown as failed, with its reason, and once.
+func TestOperationsThatFailedToChangeWhatIsOpenedWith(t *testing.T) {
+	c := newCounter(t)
+	of := op("refused")
+	of.Type, of.Begun, of.Ended, of.Why = "GitOpsDeploymentRepositoryCredential", c.now.Add(-2*time.Minute), c.now.Add(-time.Minute), "the server does not take the credential"
+	c.Refused(of)
+	c.shows("it has just failed", map[string]string{"refused": "Failed: the server does not take the credential"})
+	before := len(c.client.Actions())
+	c.Refused(of)
+	c.Flush(t.Context())
+	if calls := len(c.client.Actions()) - before; calls != 0 {
+		t.Errorf("others that use it cost %d calls", calls)
+	}
+}

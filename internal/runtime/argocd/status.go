@@ -127,7 +127,7 @@ func detail(app *unstructured.Unstructured, m memory) (json.RawMessage, error) {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
 	})
 	if len(out.Resources) > maxResources {
-		out.Resources, out.More = out.Resources[:maxResources], len(out.Resources)-maxResources
+		out.Resources, out.More = runtime.Foremost(out.Resources, maxResources), len(out.Resources)-maxResources
 	}
 	for _, c := range st.Conditions {
 		if unheard(c) {

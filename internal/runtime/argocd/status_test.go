@@ -67,6 +67,24 @@ func TestDetailIsBounded(t *testing.T) {
 	}
 }
 
+// What is in trouble is told, however many there are that are not, and wherever its name
+// comes.
+func TestDetailTellsWhatIsInTrouble(t *testing.T) {
+	var resources []any
+	for i := range 2500 {
+		resources = append(resources, object{"kind": "ConfigMap", "name": fmt.Sprint("c", i), "status": "Synced"})
+	}
+	resources = append(resources, object{"kind": "Service", "name": "z", "status": "OutOfSync"})
+	b, err := argocd.Detail(&unstructured.Unstructured{Object: object{"status": object{"resources": resources}}}, nil)
+	var got runtime.Deployed
+	if err != nil || json.Unmarshal(b, &got) != nil {
+		t.Fatal(err)
+	}
+	if n := len(got.Resources); n != 2000 || got.More != 501 || got.Resources[n-1].Name != "z" {
+		t.Errorf("%d are told, the last one is %+v, of %d more", n, got.Resources[n-1], got.More)
+	}
+}
+
 func TestParting(t *testing.T) {
 	for _, tc := range []struct {
 		reason, app string

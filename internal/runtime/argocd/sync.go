@@ -93,7 +93,7 @@ func follow(s syncing, id string, terminated bool) *runtime.SyncRun {
 func account(id string, state operationState, terminated bool) *runtime.SyncRun {
 	run := &runtime.SyncRun{ID: id, Phase: state.Phase, Message: short(state.Message, 4000), Revision: state.SyncResult.Revision,
 		Retries: state.RetryCount, Started: state.StartedAt}
-	run.Resources = state.SyncResult.Resources[:min(len(state.SyncResult.Resources), maxResources)]
+	run.Resources = runtime.Foremost(state.SyncResult.Resources, maxResources)
 	for i := range run.Resources {
 		run.Resources[i].Message = short(run.Resources[i].Message, 500)
 	}

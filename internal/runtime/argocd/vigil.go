@@ -40,7 +40,8 @@ func (s *shift) vigil(ctx context.Context) {
 	}
 }
 
-// lookHosts has an item put the list of host keys right.
+// lookHosts has an item put the list of host keys right. Where none brings any, what is
+// left of those that did is taken off it.
 func (s *shift) lookHosts(ctx context.Context) error {
 	id := ""
 	s.mu.Lock()
@@ -49,7 +50,7 @@ func (s *shift) lookHosts(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	if id == "" {
-		return nil
+		return s.distrust(ctx)
 	}
 	now, err := s.r.live(ctx, settings, hostsName)
 	if err != nil {
@@ -59,7 +60,7 @@ func (s *shift) lookHosts(ctx context.Context) error {
 	if now != nil {
 		before, _, _ = unstructured.NestedString(now.Object, "data", hostsKey)
 	}
-	if now == nil || !sameHosts(before, trust(before, s.needs.all())) {
+	if now == nil || !sameHosts(before, trust(before, s.needs.all(), s.r.told.whole())) {
 		s.Touch(id)
 	}
 	return nil

@@ -49,6 +49,7 @@ type shift struct {
 	// trusting are items that bring host keys.
 	trusting map[string]bool
 	hosted   string // our part of the list of host keys as we made it last; guarded by hosts
+	unhosted bool   // that part was seen to be empty, and nothing was added since; likewise
 }
 
 // begin starts the watches: one goroutine per kind of object, one that waits for

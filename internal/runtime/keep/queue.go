@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/droverhq/drover/internal/queue"
+	"github.com/droverhq/drover/internal/resilience"
 )
 
 // line hands ids to workers: one worker per id at a time, failures later and
@@ -100,7 +101,7 @@ func (s *Shift) reconcile(ctx context.Context, id string) (again time.Duration, 
 	if touched {
 		e.Applied = false
 	}
-	return s.worker.Reconcile(ctx, e)
+	return s.worker.Reconcile(resilience.For(ctx, e.tenant), e)
 }
 
 // sweep compares every item with the cluster at the start and then once per

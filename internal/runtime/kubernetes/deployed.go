@@ -22,6 +22,8 @@ type deployment struct {
 	Namespace  string `json:"namespace"`
 	// ClusterResources: objects without a namespace may be among its manifests.
 	ClusterResources bool `json:"cluster_resources"`
+	// NoNamespace: the namespace is not made for it.
+	NoNamespace bool `json:"no_namespace"`
 	// Kept: it is to be let go of, and what was deployed left as it is.
 	Kept bool `json:"kept"`
 	// Named are namespaces that an operator gave it by their names, so that reserved
@@ -32,6 +34,8 @@ type deployment struct {
 	Manual bool   `json:"manual"`
 	Run    string `json:"run"`
 	Prune  bool   `json:"prune"`
+	// Retries is how often Run is tried again after it failed.
+	Retries int64 `json:"retries"`
 }
 
 // deployed tells what is seen of a deployment in the words of Argo CD, which its
@@ -39,7 +43,7 @@ type deployment struct {
 // right, and only what is not there yet, or is on its way out, is not. Of a manual
 // one it is told what differs.
 func deployed(doc document, health manifest.Health, differs []runtime.ResourceDifference, m memory) (json.RawMessage, error) {
-	out := runtime.Deployed{Sync: runtime.SyncStatus{Status: "Synced"}, Health: runtime.HealthStatus{Status: "Healthy"}, Healed: m.Healed, Operation: m.told()}
+	out := runtime.Deployed{Sync: runtime.SyncStatus{Status: "Synced"}, Health: runtime.HealthStatus{Status: "Healthy"}, Healed: m.Healed, Operation: m.told(), Run: m.ran(doc)}
 	not := map[manifest.ID]bool{}
 	for _, x := range differs {
 		id := manifest.ID{Group: x.Group, Kind: x.Kind, Namespace: x.Namespace, Name: x.Name}
@@ -79,7 +83,7 @@ func deployed(doc document, health manifest.Health, differs []runtime.ResourceDi
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	if len(out.Resources) > maxResources {
-		out.Resources, out.More = out.Resources[:maxResources], len(out.Resources)-maxResources
+		out.Resources, out.More = runtime.Foremost(out.Resources, maxResources), len(out.Resources)-maxResources
 	}
 	return json.Marshal(out)
 }
@@ -92,7 +96,7 @@ func failedDeployment(doc document, message string, m memory) (json.RawMessage, 
 		trouble.Type = "ComparisonError"
 	}
 	out := runtime.Deployed{Sync: runtime.SyncStatus{Status: "Unknown"}, Health: runtime.HealthStatus{Status: "Unknown"},
-		Conditions: []runtime.DeployedCondition{trouble}, Operation: m.told()}
+		Conditions: []runtime.DeployedCondition{trouble}, Operation: m.told(), Run: m.ran(doc)}
 	if d := doc.Deployment; d != nil {
 		out.Compared = &runtime.Compared{Repository: d.Repository, Path: d.Path, Revision: d.Revision, Namespace: d.Namespace}
 	}

@@ -2,6 +2,7 @@ package kubernetes_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,5 +53,23 @@ func TestDeployed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is in trouble is told, however many there are that are not, and wherever its name
+// comes.
+func TestDeployedTellsWhatIsInTrouble(t *testing.T) {
+	var h manifest.Health
+	for i := range 2500 {
+		h.Objects = append(h.Objects, manifest.Object{ID: manifest.ID{Kind: "ConfigMap", Namespace: "shop", Name: fmt.Sprintf("a-%04d", i)}, State: "Current", Content: map[string]any{"apiVersion": "v1"}})
+	}
+	h.Objects = append(h.Objects, manifest.Object{ID: manifest.ID{Group: "apps", Kind: "StatefulSet", Namespace: "shop", Name: "z"}, State: "Failed", Content: map[string]any{"apiVersion": "apps/v1"}})
+	b, err := kubernetes.Deployed(json.RawMessage(`{"manifests":[]}`), h)
+	var got runtime.Deployed
+	if err != nil || json.Unmarshal(b, &got) != nil {
+		t.Fatal(err)
+	}
+	if n := len(got.Resources); n != 2000 || got.More != 501 || got.Resources[n-1].Name != "z" {
+		t.Errorf("%d are told, the last one is %+v, of %d more", n, got.Resources[n-1], got.More)
 	}
 }

@@ -94,10 +94,28 @@ func (s *Syncs) Apply(body json.RawMessage, at time.Time, message string, wrote 
 		s.m.Operation.did(doc, wrote, pruned)
 	}
 	if doc.manual() {
-		s.m.Run = doc.Deployment.Run
+		s.m.succeeds(doc, at, at.Add(time.Second))
 	}
 	return sync
 }
 
 // Told is told.
 func (s *Syncs) Told() json.RawMessage { return s.m.told() }
+
+// Try is tries.
+func (s *Syncs) Try(body json.RawMessage, message string, at time.Time) time.Duration {
+	doc, _ := read(body)
+	return s.m.tries(doc, message, at, at)
+}
+
+// Rests is rests.
+func (s *Syncs) Rests(body json.RawMessage, now time.Time) time.Duration {
+	doc, _ := read(body)
+	return s.m.rests(doc, now)
+}
+
+// Ran is ran.
+func (s *Syncs) Ran(body json.RawMessage) *runtime.SyncRun {
+	doc, _ := read(body)
+	return s.m.ran(doc)
+}

@@ -40,10 +40,11 @@ func (s *shift) look(ctx context.Context, rec keep.Record, doc document, p plan)
 		}
 	}
 	if rec.Kind == runtime.KindDeployment {
-		if doc.manual() && doc.Deployment.Run == "" { // how it is doing is nobody's work
+		m := remember(rec.Own)
+		if doc.manual() && !m.asked(doc) { // how it is doing is nobody's work
 			seen.State, seen.Message = runtime.Ready, ""
 		}
-		seen.Detail, err = deployed(doc, health, s.found(rec.ID), remember(rec.Own))
+		seen.Detail, err = deployed(doc, health, s.found(rec.ID), m)
 	}
 	return seen, err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/droverhq/drover/internal/manifest"
 	"github.com/droverhq/drover/internal/runtime"
@@ -13,7 +14,11 @@ import (
 
 // memory is what has to be known about an item besides what is wanted of it.
 type memory struct {
-	Run string `json:"run,omitempty"` // the sync of a manual deployment that was carried out last
+	Run string `json:"run,omitempty"` // the sync of a manual deployment that was carried out, or given up, last
+	// Sync is how the last one that was begun goes, without what it did, which Operation
+	// tells; Again is when it is tried the next time.
+	Sync  *runtime.SyncRun `json:"sync,omitempty"`
+	Again time.Time        `json:"again,omitzero"`
 	// Made is the digest of the body that was last applied as a whole: what differs
 	// from it afterwards is somebody else's doing.
 	Made string `json:"made,omitempty"`
@@ -48,13 +53,13 @@ func (d document) manual() bool { return d.Deployment != nil && d.Deployment.Man
 // attend carries the sync of a manual deployment out that is asked for, once.
 // Besides that it only compares: what somebody changes by hand is theirs.
 func (s *shift) attend(ctx context.Context, e *keep.Entry, doc document, p plan) error {
-	m := remember(e.Record.Own)
+	m, began := remember(e.Record.Own), s.r.cfg.Now()
 	if run := doc.Deployment.Run; run != "" && m.Run != run {
 		if err := s.enforce(ctx, e, p, doc.Deployment.Prune); err != nil {
 			return err
 		}
 		m = remember(e.Record.Own)
-		m.Run = run
+		m.succeeds(doc, began, s.r.cfg.Now())
 		if err := s.memorize(ctx, e, m); err != nil {
 			return err
 		}

@@ -33,3 +33,28 @@ func TestThePlaceOfADeploymentStays(t *testing.T) {
 		t.Errorf("left are %q of the deployment, and %q of others", value(t, place, "a"), value(t, place, "mine"))
 	}
 }
+
+// Where nobody wants it made a missing namespace is an error, until somebody makes it.
+func TestTheNamespaceOfADeploymentIsNotMade(t *testing.T) {
+	rt, place := open(t, system(t)), unique("place")
+	var ids []string
+	for _, manual := range []bool{false, true} {
+		id := unique("d")
+		ids = append(ids, id)
+		apply(t, rt, runtime.Item{ID: id, Kind: runtime.KindDeployment, Generation: 1, Token: 1, Body: body(t, object{
+			"metadata": object{"namespace": place}, "manifests": []object{configMap("a", "1")},
+			"deployment": object{"uid": id, "namespace": place, "no_namespace": true, "manual": manual},
+		})})
+		await(t, rt, id, says(runtime.Error, "the namespace "+place+" is not there", "CreateNamespace=true"))
+		if _, err := client(t).CoreV1().Namespaces().Get(t.Context(), place, metav1.GetOptions{}); err == nil {
+			t.Fatal("it was made")
+		}
+	}
+	n := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: place}}
+	if _, err := client(t).CoreV1().Namespaces().Create(t.Context(), n, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		await(t, rt, id, is(1, runtime.Ready))
+	}
+}

@@ -49,6 +49,9 @@ func (s *shift) Reconcile(ctx context.Context, e *keep.Entry) (again time.Durati
 	case e.Record.Delete:
 		return s.remove(ctx, e)
 	}
+	if rest := s.pause(e); rest > 0 {
+		return rest, nil
+	}
 	began := s.r.cfg.Now()
 	seen, err := s.install(ctx, e)
 	if ctx.Err() != nil {
@@ -61,9 +64,8 @@ func (s *shift) Reconcile(ctx context.Context, e *keep.Entry) (again time.Durati
 		e.Applied = false
 		seen = keep.Failed(e.Record, err)
 		s.Complain(e, err)
-		if doc, _ := read(e.Record.Body); e.Record.Kind == runtime.KindDeployment && seen.State == runtime.Error {
-			keepFailure(e, doc, seen.Message, began, s.r.cfg.Now())
-			seen.Detail, _ = failedDeployment(doc, seen.Message, remember(e.Record.Own))
+		if again, err = s.fails(ctx, e, &seen, began, err); err == nil {
+			return again, s.Settle(ctx, e, seen)
 		}
 	} else {
 		s.Content(e)
@@ -75,6 +77,30 @@ func (s *shift) Reconcile(ctx context.Context, e *keep.Entry) (again time.Durati
 		again = lookAgain
 	}
 	return again, err
+}
+
+// fails tells of a deployment that could not be carried out. Without an error it is
+// tried again after a while.
+func (s *shift) fails(ctx context.Context, e *keep.Entry, seen *runtime.Observed, began time.Time, err error) (again time.Duration, _ error) {
+	if e.Record.Kind != runtime.KindDeployment {
+		return 0, err
+	}
+	doc, _ := read(e.Record.Body)
+	if seen.State == runtime.Error {
+		keepFailure(e, doc, seen.Message, began, s.r.cfg.Now())
+	}
+	again, failed := s.retry(ctx, e, doc, seen.Message, began)
+	if failed != nil {
+		return 0, failed
+	}
+	m := remember(e.Record.Own)
+	if run := m.ran(doc); seen.State == runtime.Error || run != nil && run.Phase != succeeded {
+		seen.Detail, _ = failedDeployment(doc, seen.Message, m)
+	}
+	if again > 0 {
+		return again, nil
+	}
+	return 0, err
 }
 
 // Sweep implements keep.Worker: kinds that no item has any more are not watched.
@@ -188,6 +214,12 @@ func (s *shift) compose(ctx context.Context, rec keep.Record, doc document) (pla
 	there, err := s.r.cluster.Look(ctx, home)
 	if err != nil {
 		return p, err
+	}
+	if d := doc.Deployment; d != nil && d.NoNamespace {
+		if there == nil {
+			return p, fault.New(fault.Invalid, "the namespace %s is not there: make it, or have it made (sync option CreateNamespace=true)", p.home).Because("namespace-missing")
+		}
+		return p, nil
 	}
 	if there == nil || there.GetLabels()[manifest.OwnerLabel] == manifest.Mark(rec.ID) {
 		p.set.Objects = append(p.set.Objects, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": p.home}})
