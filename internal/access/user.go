@@ -75,9 +75,7 @@ func (u *Users) Create(ctx context.Context, user User, password string) (User, e
 	spec := userSpec{Account: user.Account, OrgAdmin: user.OrgAdmin, Roles: user.Roles, Password: ref, Epoch: 1}
 	stored, err := u.put(ctx, o, spec, ledger.Set{Claims: []ledger.Claim{{Name: nameOf(user.Name), Holder: o.Ref}}}, "create")
 	if err != nil {
-		if !fault.Is(err, fault.Unavailable) {
-			_ = u.store.Shred(ctx, ref) // nobody's; where the outcome is unknown it may be somebody's
-		}
+		ledger.Discard(ctx, u.store, err, ref)
 		if fault.Reason(err) == "name-taken" {
 			err = fault.New(fault.Conflict, "there is a user %q already", user.Name).Because("exists")
 		}
@@ -104,9 +102,7 @@ func (u *Users) SetPassword(ctx context.Context, name, password string) error {
 	}
 	spec.Epoch++
 	if _, err := u.put(ctx, o, spec, ledger.Set{}, "password"); err != nil {
-		if !fault.Is(err, fault.Unavailable) {
-			_ = u.store.Shred(ctx, spec.Password)
-		}
+		ledger.Discard(ctx, u.store, err, spec.Password)
 		return err
 	}
 	_ = u.store.Shred(ctx, old) // a hash that nothing points to any more; harmless if it stays

@@ -87,9 +87,7 @@ func (s *Service) begin(ctx context.Context, name string, want Spec) (ledger.Obj
 		Wakes:  []ledger.Wake{{Ref: f.object.Ref, After: s.cfg.Patience}},
 	})
 	if err != nil {
-		if fault.Reason(err) != "outcome-unknown" {
-			s.shred(ctx, f.spec.Secret)
-		}
+		ledger.Discard(ctx, s.store, err, f.spec.Secret)
 		return ledger.Object{}, Spec{}, err
 	}
 	return r.Objects[0], f.spec, nil

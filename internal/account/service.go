@@ -100,11 +100,7 @@ func (s *Service) Create(ctx context.Context, name, description string) (Account
 		Wakes:  []ledger.Wake{{Ref: f.object.Ref, Org: p.Org, After: s.cfg.Patience}},
 	})
 	if err != nil {
-		if fault.Reason(err) != "outcome-unknown" {
-			late, done := after(ctx)
-			defer done()
-			s.shred(late, f.spec.Secret)
-		}
+		ledger.Discard(ctx, s.store, err, f.spec.Secret)
 		if fault.Is(err, fault.Exhausted) {
 			return Account{}, fault.New(fault.Denied, "there are %d service accounts already, which is the limit", s.cfg.Limit).Because("account-limit")
 		}
@@ -232,9 +228,7 @@ func (s *Service) Reset(ctx context.Context, idOrClient string) (Account, error)
 		Wakes: []ledger.Wake{{Ref: o.Ref, Org: o.Org, After: s.cfg.Patience}},
 	})
 	if err != nil {
-		if fault.Reason(err) != "outcome-unknown" {
-			s.shred(late, next)
-		}
+		ledger.Discard(ctx, s.store, err, next)
 		return Account{}, err
 	}
 	o = r.Objects[0]

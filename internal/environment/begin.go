@@ -33,6 +33,13 @@ func (r *Resource) settled() bool {
 	return r.Status.Turn == r.Spec.Turn && (r.Phase == Ready || r.Phase == Failed) || r.Phase == Blocked
 }
 
+// untouched: nothing was ever made of it, nor begun: an executor remembers something
+// before it begins. One that may be worked on before the next turn is not.
+func (r *Resource) untouched() bool {
+	s := r.Status
+	return (r.Phase == Failed || r.Phase == Blocked) && s.Version == "" && s.State == "" && len(s.With) == 0 && s.Sealed == "" && len(s.Outputs)+len(s.Secrets)+len(s.Made) == 0
+}
+
 // mayGo reports whether a resource would do something now, be it to see that it is
 // blocked.
 func mayGo(r Resource, find func(id string) *Resource) bool {

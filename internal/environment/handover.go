@@ -150,11 +150,7 @@ func (s *Service) TakeOver(ctx context.Context, b Bundle) (ledger.Object, bool, 
 		return ledger.Object{}, false, err
 	}
 	o, err := s.commit(ctx, set)
-	if err != nil && fault.Reason(err) != "outcome-unknown" {
-		for _, ref := range sealed {
-			_ = s.shred(ctx, ref) // nothing names it
-		}
-	}
+	ledger.Discard(ctx, s.Keeper, err, slices.Collect(maps.Values(sealed))...)
 	switch fault.Reason(err) {
 	case "exists": // another try of the same came first
 		o, err = s.Store.Get(ctx, ref)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/droverhq/drover/internal/executor"
@@ -170,7 +171,10 @@ func planWalk(e Environment, seen Seen, _ time.Time) []Action {
 		if e.Status.Operation == "" && (e.Phase == Fail || e.Spec.Destroy) {
 			return nil
 		}
-		message := fmt.Sprintf("%s Mend that and go on with `drover env retry %s`.", seen.Failed, e.Name)
+		message, retry := seen.Failed, fmt.Sprintf("`drover env retry %s`", e.Name)
+		if !strings.Contains(message, retry) {
+			message += fmt.Sprintf(" Mend that and go on with %s.", retry)
+		}
 		to := Fail
 		if e.Spec.Destroy {
 			to = Destroying

@@ -3,6 +3,7 @@ package environment
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/droverhq/drover/internal/access"
@@ -38,17 +39,24 @@ func (s *Service) elsewhere(ctx context.Context, name string) (ledger.Object, er
 	if !validName.MatchString(name) {
 		return ledger.Object{}, fault.New(fault.NotFound, "there is no environment %.80q", name)
 	}
-	found, err := s.Store.List(ctx, ledger.Query{Kind: Kind.Name, Where: equals("name", name), Limit: 2})
+	found, err := s.Store.List(ctx, ledger.Query{Kind: Kind.Name, Where: equals("name", name), Limit: maxNamesakes + 1})
 	switch {
 	case err != nil:
 		return ledger.Object{}, err
 	case len(found) == 0:
 		return ledger.Object{}, fault.New(fault.NotFound, "there is no environment %.80q", name)
 	case len(found) > 1:
-		return ledger.Object{}, fault.New(fault.Conflict, "several organisations have an environment %s: name it by its id", name).Because("ambiguous")
+		var said []string
+		for _, o := range found {
+			said = append(said, fmt.Sprintf("%s of %.64q", o.ID, o.Org))
+		}
+		return ledger.Object{}, fault.New(fault.Conflict, "several organisations have an environment %s: name it by its id (%s)", name, sentences(said, maxNamesakes)).Because("ambiguous")
 	}
 	return found[0], nil
 }
+
+// maxNamesakes is how many of a name are told.
+const maxNamesakes = 5
 
 func equals(column string, v any) ledger.Expr {
 	return ledger.Compare{Column: column, Op: ledger.Eq, Values: []any{v}}

@@ -1,6 +1,7 @@
 package environment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -72,6 +73,7 @@ type (
 	Hold struct {
 		On      string
 		Blocked bool
+		Behind  string // what the other says that it waits for itself
 	}
 	// Make has its executor make it.
 	Make struct{}
@@ -114,7 +116,11 @@ func held(r Resource, around Around, _ time.Time) Move {
 	if r.settled() || around.Other == nil {
 		return nil
 	}
-	return Hold{On: around.Other.Spec.Address, Blocked: around.Verdict == never}
+	hold := Hold{On: around.Other.Spec.Address, Blocked: around.Verdict == never}
+	if hold.Blocked && around.Other.Phase == Blocked {
+		hold.Behind = around.Other.Status.Message
+	}
+	return hold
 }
 
 func walk(r Resource, _ Around, _ time.Time) Move {
@@ -290,7 +296,8 @@ func (n *run) hold(ctx context.Context, h Hold) (reconcile.Result, error) {
 		// written down: it would be for each of those in turn.
 		return reconcile.Done(ledger.Set{}), nil
 	}
-	n.r.Phase, n.r.Status.Message, n.r.Status.Since = Blocked, fmt.Sprintf("waits for %s, which has failed", h.On), n.Now().UTC()
+	why := cmp.Or(h.Behind, fmt.Sprintf("waits for %s, which has failed", h.On))
+	n.r.Phase, n.r.Status.Message, n.r.Status.Since = Blocked, why, n.Now().UTC()
 	return n.finish(ctx, Blocked)
 }
 

@@ -287,18 +287,18 @@ func (n *run) watch(ctx context.Context, away bool) {
 // save keeps what the executor must remember. Where the lease was lost nothing is
 // kept, and the executor must not begin.
 func (n *run) save(ctx context.Context, state []byte) error {
-	ref, err := n.Keeper.Seal(ctx, state)
-	if err != nil {
-		return err
+	ref, err := "", error(nil)
+	if len(state) > 0 { // what has nothing to remember has none: see untouched
+		if ref, err = n.Keeper.Seal(ctx, state); err != nil {
+			return err
+		}
 	}
 	var before string
 	err = n.record(ctx, "state", func(r *Resource) { before, r.Status.State = r.Status.State, ref })
-	switch {
-	case err == nil:
+	if err == nil {
 		_ = n.shred(ctx, before) // it is nowhere any more; what is left of it opens nothing
-	case fault.Reason(err) != "outcome-unknown":
-		_ = n.shred(ctx, ref)
 	}
+	ledger.Discard(ctx, n.Keeper, err, ref)
 	return err
 }
 

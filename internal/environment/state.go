@@ -235,9 +235,7 @@ func (s *States) Write(ctx context.Context, resource string, w StateWrite) error
 		next.Sealed = ref
 		return next, nil
 	})
-	if err != nil && ref != "" && fault.Reason(err) != "outcome-unknown" {
-		_ = s.Keeper.Shred(ctx, ref)
-	}
+	ledger.Discard(ctx, s.Keeper, err, ref)
 	return err
 }
 

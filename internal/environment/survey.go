@@ -42,16 +42,27 @@ func (s *Service) survey(ctx context.Context, p Plan) (survey, error) {
 	} else if out.changes, err = s.ask(ctx, p, there); err != nil {
 		return out, err
 	}
-	if out.verdicts, err = b.Judge(ctx, p, out.changes); err != nil {
+	judged := tangible(out.changes, there)
+	if out.verdicts, err = b.Judge(ctx, p, judged); err != nil {
 		return out, err
 	}
-	present, err := s.present(ctx, p, out.changes)
+	present, err := s.present(ctx, p, judged)
 	if err != nil {
 		return out, err
 	}
-	out.verdicts = slices.Concat(protect(out.changes), out.verdicts, present)
+	out.verdicts = slices.Concat(protect(judged), out.verdicts, present)
 	out.hash, err = hash(p.Spec, out.changes)
 	return out, err
+}
+
+// tangible leaves out removals of what was never made: nothing is lost by them, and
+// nobody has to agree.
+func tangible(changes []PlannedChange, there []Resource) []PlannedChange {
+	nothing := map[string]bool{}
+	for i := range there {
+		nothing[there[i].ID] = there[i].untouched()
+	}
+	return slices.DeleteFunc(slices.Clone(changes), func(c PlannedChange) bool { return c.Action == executor.Remove && nothing[c.ID] })
 }
 
 // present asks the version that an environment has what a plan with another one does

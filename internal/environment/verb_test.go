@@ -329,8 +329,11 @@ func TestFailureAndRetry(t *testing.T) {
 	if phase, reason := w.operation(op); phase != "failed" || e.Phase != environment.Fail || !strings.Contains(reason, "drover env retry staging") {
 		t.Errorf("%s, %s %q", e.Phase, phase, reason)
 	}
-	if m := w.resources(o.ID)["d"].Status.Message; !strings.Contains(m, "waits for c, which has failed") {
-		t.Errorf("%q", m)
+	if m := w.resources(o.ID)["d"].Status.Message; !strings.Contains(m, "waits for a, which has failed") {
+		t.Errorf("c waits, too, and a has failed: %q", m)
+	}
+	if n := strings.Count(e.Status.Message, "drover env retry"); n != 1 {
+		t.Errorf("what helps is said %d times: %q", n, e.Status.Message)
 	}
 	delete(w.forge.trouble, "a")
 	made := len(w.forge.effects)

@@ -116,5 +116,5 @@ func Moved(what string) error {
 
 // NotOurs is the refusal to touch what the resource has not made.
 func NotOurs(what string) error {
-	return fault.New(fault.Conflict, "%s is there already and was not made by this resource; remove it, or use another name", what).Because("not-ours")
+	return fault.New(fault.Conflict, "%s is there already and was not made by this resource; use another name, or remove it if it is yours", what).Because("not-ours")
 }

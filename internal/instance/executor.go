@@ -194,7 +194,7 @@ func (e *Executor) order(ctx context.Context, r executor.Resource, w *wish) (exe
 	if err := e.free(ctx, r, w); err != nil {
 		return executor.Result{}, err
 	}
-	id := w.memory.ID
+	id, first := w.memory.ID, w.memory.ID == ""
 	if id == "" || w.spent {
 		id = ledger.NewID()
 	}
@@ -204,6 +204,12 @@ func (e *Executor) order(ctx context.Context, r executor.Resource, w *wish) (exe
 	req := w.create
 	req.ID, req.Name = id, w.name
 	o, err := e.service.Create(access.With(ctx, access.Principal{User: r.Owner, Org: r.Org}), w.off, req)
+	if first && refused(err) {
+		// No earlier call can have made it under an id that was new: there is nothing to find.
+		if err := r.Save(ctx, nil); err != nil {
+			return executor.Result{}, err
+		}
+	}
 	if fault.Reason(err) == "name-taken" {
 		return executor.Result{}, executor.NotOurs("the instance " + w.label())
 	}
@@ -216,6 +222,11 @@ func (e *Executor) order(ctx context.Context, r executor.Resource, w *wish) (exe
 		return executor.Result{}, err
 	}
 	return e.follow(&in)
+}
+
+// refused tells an answer after which there is no such instance for sure.
+func refused(err error) bool {
+	return fault.Is(err, fault.Conflict) || fault.Is(err, fault.Denied) || fault.Is(err, fault.Invalid) || fault.Is(err, fault.Exhausted)
 }
 
 // follow tells how far an instance is that is as wanted.

@@ -223,6 +223,32 @@ func TestExecutorOrdersOnce(t *testing.T) {
 	}
 }
 
+// An order that was refused for sure leaves nothing to be found; one that may have been
+// taken keeps its note.
+func TestExecutorForgetsWhatWasRefused(t *testing.T) {
+	f := newFleet(t)
+	other := access.With(t.Context(), access.Principal{User: "eve", Org: "other"})
+	if _, err := f.service.Create(other, f.registry["dinosaur"], instance.Create{Name: "shop-db"}); err != nil {
+		t.Fatal(err)
+	}
+	r := kept(map[string]any{"offering": "dinosaur"})
+	for range 2 {
+		if _, err := f.x.Apply(t.Context(), *r); fault.Reason(err) != "not-ours" || len(r.State) > 0 || !strings.HasSuffix(err.Error(), "remove it if it is yours") {
+			t.Errorf("it remembers %q: %v", r.State, err)
+		}
+	}
+	save := r.Save
+	r.Save = func(ctx context.Context, s []byte) error {
+		_ = save(ctx, s)
+		return context.Canceled // dead, with the note written
+	}
+	_, _ = f.x.Apply(t.Context(), *r)
+	r.Save = save
+	if _, err := f.x.Apply(t.Context(), *r); fault.Reason(err) != "not-ours" || len(r.State) == 0 {
+		t.Errorf("it has forgotten an order that may have been taken: %v", err)
+	}
+}
+
 // A plan that replaces what somebody has deleted is carried out once that is gone.
 func TestExecutorReplacesDeleted(t *testing.T) {
 	f := newFleet(t)

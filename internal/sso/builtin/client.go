@@ -89,9 +89,7 @@ func (p *Provider) apply(ctx context.Context, c sso.Client) error {
 	}
 	o.Ref, o.Name, o.Phase, o.Spec, o.Deleted = ledger.Ref{Kind: KindClient.Name, ID: c.ID}, c.ID, "ready", data, time.Time{}
 	if err := p.write(ctx, o, op); err != nil {
-		if sealed != "" && !fault.Is(err, fault.Unavailable) {
-			_ = p.Keeper.Shred(ctx, sealed) // nobody's
-		}
+		ledger.Discard(ctx, p.Keeper, err, sealed)
 		return err
 	}
 	if there && sealed != "" && old.Secret != "" {
