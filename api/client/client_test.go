@@ -151,6 +151,7 @@ func TestErrors(t *testing.T) {
 		{reason: "the server's own words, and its code", status: 404, body: detail, want: "no such dinosaur (DROVER-7)"},
 		{reason: "an internal error names its request, so that the log can be searched", status: 500, body: v1.Error{Code: "DROVER-9", Reason: "internal error", OperationID: "op1"},
 			want: "internal error (DROVER-9, request op1)", away: true},
+		{reason: "something else is there", status: 404, body: "404 page not found", want: "HOST answered 404 Not Found, which does not look like a Drover server: is the address right?"},
 		{reason: "a proxy's page is not shown", status: 502, body: "<html>", want: "HOST answered 502 Bad Gateway", away: true},
 		{reason: "away for now, and for how long", status: 503, retry: "2", body: v1.Error{Reason: "try again"},
 			want: "the server at HOST is up but cannot answer now: try again; try again in 2s", away: true},

@@ -33,6 +33,9 @@ func (e *Error) Error() string {
 		b.WriteString(e.Detail.Reason)
 	} else {
 		fmt.Fprintf(&b, "%s answered %d %s", e.Server, e.Status, http.StatusText(e.Status))
+		if e.Status == http.StatusNotFound && e.Detail.Code == "" { // every answer of Drover's says why
+			b.WriteString(", which does not look like a Drover server: is the address right?")
+		}
 	}
 	switch {
 	case e.Detail.Code != "" && e.Status >= 500 && e.Detail.OperationID != "":

@@ -22,9 +22,9 @@ func main() {
 	code := cli.New(cli.Config{
 		Version: version,
 		Rights:  func(r cli.DeployRights) ([]byte, error) { return app.Rights(app.RightsConfig(r)) },
-		Up:      func(ctx context.Context, s cli.ServerSettings) error { return app.Up(ctx, config(s)) },
-		Server:  func(ctx context.Context, s cli.ServerSettings) error { return app.Serve(ctx, config(s)) },
-		Agent:   func(ctx context.Context, s cli.AgentSettings) error { return app.Agent(ctx, agentConfig(s)) },
+		Up:      func(ctx context.Context, s cli.ServerSettings) error { return ended(app.Up(ctx, config(s))) },
+		Server:  func(ctx context.Context, s cli.ServerSettings) error { return ended(app.Serve(ctx, config(s))) },
+		Agent:   func(ctx context.Context, s cli.AgentSettings) error { return ended(app.Agent(ctx, agentConfig(s))) },
 		Verify: func(ctx context.Context, s cli.ServerSettings, heads []byte, progress func(changes, of int64)) (cli.Verification, error) {
 			return app.Verify(ctx, config(s), heads, progress)
 		},
@@ -35,6 +35,14 @@ func main() {
 	}).Run(ctx, os.Args[1:])
 	stop()
 	os.Exit(code)
+}
+
+// ended tells what is wrong with a configuration from what went wrong later.
+func ended(err error) error {
+	if app.Misconfigured(err) {
+		return cli.Misconfigured(err)
+	}
+	return err
 }
 
 func config(s cli.ServerSettings) app.Config {

@@ -62,7 +62,7 @@ func write[T any](b *badLedger, call func() (T, error)) (T, error) {
 			if _, err := call(); err != nil {
 				return none, err
 			}
-			return none, fault.New(fault.Unavailable, "the ledger's answer was lost on a bad day").Because("outcome-unknown")
+			return none, fault.New(fault.Unavailable, "the ledger's answer was lost on a bad day").Because(ledger.ReasonUnknown)
 		}
 	}
 	return call()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/droverhq/drover/internal/breaker"
 	"github.com/droverhq/drover/internal/connection"
+	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/sqlledger"
 )
 
@@ -55,7 +56,7 @@ type Settings struct {
 	Proxies       []string      // networks of proxies whose X-Forwarded-For counts; default: none
 	TraceEndpoint string        // OTLP/HTTP URL of a collector of traces; default: nothing is followed
 	TraceSample   float64       // share of the requests that are followed
-	Retention     time.Duration // of ended operations, and of what only the past names; default 30 days
+	Retention     time.Duration // of ended operations and commands, and of what only the past names; default 30 days
 	TLSCert       string        // certificate of the API, read anew when it changes; default: none, it speaks http
 	TLSKey        string        // and its key
 	TLSClientCA   string        // authorities whose clients are known by their certificates; default: nobody is
@@ -177,3 +178,7 @@ func newLogger(level, format string) *slog.Logger {
 	}
 	return slog.New(knowing{Handler: slog.NewTextHandler(os.Stderr, options)})
 }
+
+// Misconfigured tells whether an error of Up, Serve or Agent is one of the configuration,
+// which no other try mends.
+func Misconfigured(err error) bool { return fault.Is(err, fault.Invalid) }

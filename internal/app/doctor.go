@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/cluster"
 	"github.com/droverhq/drover/internal/doctor"
 	"github.com/droverhq/drover/internal/environment"
@@ -58,6 +59,7 @@ func (e *examiner) Examine(ctx context.Context) doctor.Facts {
 	f := doctor.Facts{Now: time.Now(), Version: e.cfg.Version, Disk: diskOf(e.cfg.DataDir), Sides: e.calls.Calls()}
 	for i := range f.Sides {
 		f.Sides[i].Theirs = slices.Contains(theirs, f.Sides[i].Name)
+		f.Sides[i].Answered = answered(f.Sides[i], e.bus)
 	}
 	if e.controllers != nil {
 		f.Resources = e.controllers.Trouble()
@@ -125,6 +127,15 @@ func (e *examiner) ledgerFacts(ctx context.Context, f *doctor.Facts) {
 	for _, w := range found.Failing {
 		f.Failing = append(f.Failing, doctor.Failing{Kind: w.Kind, ID: w.ID, Tries: w.Attempts, Cause: e.runs.cause(w.Kind)})
 	}
+}
+
+// answered is when a side was heard last: calls of the broker are connections to it, over which
+// it answers for as long as they last.
+func answered(s doctor.Side, b bus.Bus) time.Time {
+	if h, ok := b.(interface{ Heard() time.Time }); ok && s.Name == doorBroker && h.Heard().After(s.Answered) {
+		return h.Heard()
+	}
+	return s.Answered
 }
 
 func (e *examiner) sealFacts(ctx context.Context, f *doctor.Facts) error {

@@ -24,7 +24,7 @@ func (s *Server) deploymentRooms() error {
 	if err := given.check("gitops-options", "engines", "home", "known-hosts", "kubeconfig", "poll"); err != nil {
 		return err
 	}
-	c := gitops.Config{Store: s.ledger, Keeper: s.ledger, Engines: engines{s.ledger}, Source: s.git, Prober: s.git, Observer: s.calls}
+	c := gitops.Config{Store: s.ledger, Keeper: s.ledger, Engines: engines{s.ledger}, Tenants: s.policy, Source: s.git, Prober: s.git, Observer: s.calls}
 	var err error
 	if file := given["known-hosts"]; file != "" {
 		if c.KnownHosts, err = os.ReadFile(file); err != nil {

@@ -33,11 +33,12 @@ func line(name string, observer resilience.Observer) func(http.RoundTripper) htt
 // in a row do not happen to one that fails every fifth time. Its rest is short, since
 // an agent must renew its lease soon after. An API server gives a request a minute
 // itself; clients' own deadlines are mostly shorter, and what waits for its turn
-// waits within them.
+// waits within them. Whoever makes thousands of resources has four calls under way
+// where others call too: what an API server answers slowly it answers slowly to all.
 func lineConfig(name string, observer resilience.Observer) resilience.Config {
 	return resilience.Config{
 		Name: name, Timeout: time.Minute, Retries: 4, Pause: 25 * time.Millisecond, Failures: 10, Rest: 2 * time.Second,
-		AtOnce: 64, Queue: 15 * time.Second, Observer: observer,
+		AtOnce: 64, Each: 4, Queue: 15 * time.Second, Observer: observer,
 	}
 }
 

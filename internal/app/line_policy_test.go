@@ -220,7 +220,7 @@ func TestLeasesWaitForNobody(t *testing.T) {
 
 // An answer is read to its end after the request was made, and the request ends with it.
 func TestKubernetesAnswersAreWhole(t *testing.T) {
-	gone := make(chan struct{})
+	gone := make(chan struct{}, 2)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for range 64 {
 			_, _ = w.Write(make([]byte, 64<<10))
@@ -228,7 +228,7 @@ func TestKubernetesAnswersAreWhole(t *testing.T) {
 		}
 		if r.URL.Path == "/endless" {
 			<-r.Context().Done()
-			close(gone)
+			gone <- struct{}{}
 		}
 	}))
 	t.Cleanup(s.Close)
@@ -248,7 +248,7 @@ func TestKubernetesAnswersAreWhole(t *testing.T) {
 	resp.Body.Close()
 	<-gone
 	ctx, cancel := context.WithCancel(t.Context())
-	q, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/api", nil)
+	q, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/endless", nil) // all of another may be on its way already
 	if resp, err = c.Do(q); err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,11 @@
 package app
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -52,14 +54,34 @@ func (s *Server) rabbit(o bus.Options) (bus.Bus, error) {
 	}
 	with := rabbitmq.Outside{Observer: s.calls, Dial: s.own.names.DialContext, Guard: s.keys,
 		Had: func(ctx context.Context, queue string) bool { return queue == command.Queue && s.commands.Heard(ctx) },
+		Dead: func(ctx context.Context, queue string, d bus.Delivery) error {
+			if queue != command.Queue {
+				return nil
+			}
+			return s.commands.Bury(ctx, d)
+		},
 		Lost: func(queue string) {
 			s.log.Warn("a queue of the broker is not there any more, and what was in it is lost: those who have sent commands of late are told to send again, with the same ids, what they have heard neither accepted nor rejected of", "queue", queue)
 			s.commands.Miss()
-		}}
+		},
+		Away: awayOn(s.log), Back: backOn(s.log)}
 	if who != nil {
 		with.Login = who
 	}
 	return unsettled(rabbitmq.Connect(o, with))
+}
+
+// awayOn and backOn say once each that a broker is away, and that it is back.
+func awayOn(log *slog.Logger) func(broker string, why error) {
+	return func(broker string, why error) {
+		log.Warn("the broker is away: what comes and goes by it waits until it is back, and nothing else is affected", "broker", broker, "error", why)
+	}
+}
+
+func backOn(log *slog.Logger) func(broker string, after time.Duration) {
+	return func(broker string, after time.Duration) {
+		log.Info("the broker is back", "broker", broker, "after", after.Round(time.Millisecond))
+	}
 }
 
 // unsettled says which setting is wrong.
@@ -100,20 +122,26 @@ func (b brokerless) Reconcile(ctx context.Context, task reconcile.Task) (reconci
 	return b.Reconciler.Reconcile(ctx, task)
 }
 
-// answer sends what an event tells of a command to whoever sent that.
+// answer sends what an event tells of a command to whoever sent that. What cannot be told
+// holds up nobody else.
 func (s *Server) answer(ctx context.Context, e *subscription.Event) error {
 	what, ours := strings.CutPrefix(e.Type, command.TypePrefix)
-	if !ours {
+	if !ours || what == command.Deleted {
 		return nil
 	}
 	var told struct{ Object v1.Object }
-	if err := json.Unmarshal(e.Data, &told); err != nil {
-		return err
-	}
+	err := json.Unmarshal(e.Data, &told)
 	o := told.Object
-	c, err := command.Decode(ledger.Object{Ref: ledger.Ref{Kind: o.Kind, ID: o.ID}, Org: o.Org, Owner: o.Owner, Name: o.Name, Phase: o.Phase, Fields: o.Fields, Spec: o.Spec, Status: o.Status, Updated: o.Updated})
-	if err != nil {
-		return err
+	if err == nil && len(o.Spec) == 0 {
+		return nil // it was erased, and where its answers go with it; its last change never is
+	}
+	var c command.Command
+	if err == nil {
+		c, err = command.Decode(ledger.Object{Ref: ledger.Ref{Kind: o.Kind, ID: o.ID}, Org: o.Org, Owner: o.Owner, Name: o.Name, Phase: o.Phase, Fields: o.Fields, Spec: o.Spec, Status: o.Status, Updated: o.Updated})
+	}
+	if err != nil { // another try reads the same, and all others would wait for it
+		s.log.WarnContext(ctx, "a command cannot be read, and its sender is not answered: verify the ledger", "command", e.Subject, "sequence", e.Sequence, "error", err)
+		return nil
 	}
 	c.Spec.Trace = cmp.Or(e.Trace, c.Spec.Trace)
 	return s.commands.Reply(ctx, c, e.ID, what)
@@ -169,6 +197,43 @@ func (p putAside) Show(ctx context.Context, key string) (httpapi.RejectedMessage
 }
 
 func rejected(m *bus.Rejected) httpapi.RejectedMessage {
+	id, kind := m.ID, m.Type
+	if id == "" || kind == "" {
+		inside, of := envelope(m.Body)
+		id, kind = cmp.Or(id, inside), cmp.Or(kind, of)
+	}
 	return httpapi.RejectedMessage{Content: m.Body, RejectedMessage: v1.RejectedMessage{
-		Key: m.Key, ID: m.ID, Queue: m.Queue, Reason: m.Reason, Type: m.Type, At: m.At, Size: m.Size}}
+		Key: m.Key, ID: id, Queue: m.Queue, Reason: m.Reason, Type: kind, At: m.At, Size: m.Size}}
 }
+
+// envelope finds the id and the type of a CloudEvent in JSON, of which there may be the
+// beginning alone. What is none has neither.
+func envelope(body []byte) (id, kind string) {
+	d := json.NewDecoder(bytes.NewReader(body))
+	if first, err := d.Token(); err != nil || first != json.Delim('{') {
+		return "", ""
+	}
+	for {
+		name, err := d.Token()
+		if err != nil {
+			return id, kind
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return id, kind
+		}
+		var text string
+		if json.Unmarshal(value, &text) != nil || len(text) > maxWord {
+			continue
+		}
+		switch name {
+		case "id":
+			id = text
+		case "type":
+			kind = text
+		}
+	}
+}
+
+// maxWord is how long an id and a type may be in order to be shown beside their message.
+const maxWord = 256

@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/droverhq/drover/internal/app"
+	"github.com/droverhq/drover/internal/bus"
 	"github.com/droverhq/drover/internal/command"
+	"github.com/droverhq/drover/internal/doctor"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/operation"
 	"github.com/droverhq/drover/internal/reconcile"
@@ -118,6 +123,68 @@ func TestBrokersAreToldApart(t *testing.T) {
 			if text := fmt.Sprint(err); !strings.HasPrefix(text, setting) || strings.Count(text, "bus-options") != 1 || !strings.Contains(text, c.says) {
 				t.Errorf("%s: of %s it says %s", reason, setting, text)
 			}
+		}
+	}
+}
+
+// The log has one line when the broker goes, and one when it is back.
+func TestTheLogTellsOfTheBroker(t *testing.T) {
+	var log bytes.Buffer
+	app.TellOfBroker(slog.New(slog.NewTextHandler(&log, nil)), "broker.example:5672", errors.New("refused"), 90*time.Second)
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], "level=WARN") || !strings.Contains(lines[0], "the broker is away") || !strings.Contains(lines[0], "broker=broker.example:5672 error=refused") ||
+		!strings.Contains(lines[1], "level=INFO") || !strings.Contains(lines[1], "the broker is back") || !strings.Contains(lines[1], "after=1m30s") {
+		t.Errorf("the log has %q", lines)
+	}
+}
+
+// heardBus was heard at a time.
+type heardBus struct {
+	bus.Bus
+	at time.Time
+}
+
+func (h heardBus) Heard() time.Time { return h.at }
+
+// A connection to the broker may be days old when it is lost: what counts is what came by it.
+func TestTheBrokerAnswersForAsLongAsItIsHeard(t *testing.T) {
+	connected := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	heard := connected.Add(time.Hour)
+	for _, c := range []struct {
+		reason, name string
+		bus          bus.Bus
+		want         time.Time
+	}{
+		{"a heartbeat is an answer", app.DoorBroker, heardBus{at: heard}, heard},
+		{"nothing came since", app.DoorBroker, heardBus{}, connected},
+		{"another side is not the broker", "the identity provider", heardBus{at: heard}, connected},
+		{"there is no broker", app.DoorBroker, nil, connected},
+	} {
+		if got := app.Answered(doctor.Side{Name: c.name, Answered: connected}, c.bus); !got.Equal(c.want) {
+			t.Errorf("%s: %v, want %v", c.reason, got, c.want)
+		}
+	}
+}
+
+// What says of itself in its body what it is, is shown with that.
+func TestWhatWasPutAsideIsNamedByItsEnvelope(t *testing.T) {
+	const body = `{"specversion": "1.0", "data": {"id": "inner", "type": "inner"}, "id": "order-1", "type": "dev.drover.command.v1", "source": "/shop"}`
+	for _, c := range []struct {
+		reason   string
+		m        bus.Message
+		id, kind string
+	}{
+		{"by its properties", bus.Message{ID: "a", Type: "b", Body: []byte(body)}, "a", "b"},
+		{"by its body", bus.Message{Body: []byte(body)}, "order-1", "dev.drover.command.v1"},
+		{"one of each", bus.Message{ID: "a", Body: []byte(body)}, "a", "dev.drover.command.v1"},
+		{"by the beginning of its body", bus.Message{Body: []byte(body[:len(body)-40])}, "order-1", ""},
+		{"no JSON", bus.Message{Body: []byte("id: x")}, "", ""},
+		{"no object", bus.Message{Body: []byte(`["id", "x"]`)}, "", ""},
+		{"no text", bus.Message{Body: []byte(`{"id": 7, "type": {}}`)}, "", ""},
+		{"too long", bus.Message{Body: []byte(`{"id": "` + strings.Repeat("x", 300) + `"}`)}, "", ""},
+	} {
+		if id, kind := app.Shown(bus.Rejected{Message: c.m}); id != c.id || kind != c.kind {
+			t.Errorf("%s: %q %q", c.reason, id, kind)
 		}
 	}
 }

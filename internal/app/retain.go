@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/operation"
 )
@@ -31,15 +32,20 @@ func (s *Server) retain(ctx context.Context) error {
 
 func (s *Server) retainOnce(ctx context.Context, now time.Time) {
 	ctx = ledger.WithCause(ctx, ledger.BySchedule("retention"))
-	n, err := operation.Retain(ctx, s.ledger, now.Add(-s.cfg.Retention), now)
+	before := now.Add(-s.cfg.Retention)
+	operations, err := operation.Retain(ctx, s.ledger, before, now)
 	if err != nil && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "cannot take old operations off the lists; it is tried again in an hour", "error", err)
+	}
+	commands, err := command.Retain(ctx, s.ledger, before, now)
+	if err != nil && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "cannot take old commands off the lists; it is tried again in an hour", "error", err)
 	}
 	swept, err := s.ledger.Sweep(ctx, ledger.Sweep{Young: youngBlobs, Keep: s.cfg.Retention})
 	if err != nil && ctx.Err() == nil {
 		s.log.WarnContext(ctx, "cannot sweep; it is tried again in an hour", "error", err)
 	}
-	if n+swept.Erased > 0 {
-		s.log.Info("what is kept no longer is gone", "operations", n, "blobs", swept.Erased)
+	if operations+commands+swept.Erased > 0 {
+		s.log.Info("what is kept no longer is gone", "operations", operations, "commands", commands, "blobs", swept.Erased)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/droverhq/drover/internal/app"
+	"github.com/droverhq/drover/internal/command"
 	"github.com/droverhq/drover/internal/fault"
 	"github.com/droverhq/drover/internal/ledger"
 	"github.com/droverhq/drover/internal/operation"
@@ -28,7 +29,7 @@ func newArchive(t *testing.T) *archive {
 	t.Helper()
 	a := &archive{t: t, clock: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	l, err := sqlledger.Open(t.Context(), sqlledger.Config{URL: filepath.Join(t.TempDir(), "drover.db"), Key: bytes.Repeat([]byte{7}, 32),
-		Now: func() time.Time { return a.clock }, Kinds: []ledger.Kind{operation.Kind}})
+		Now: func() time.Time { return a.clock }, Kinds: []ledger.Kind{operation.Kind, command.Kind}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,18 +68,32 @@ func (a *archive) operation(name string, runs bool) {
 	}
 }
 
-// left are operations that are listed, and whether a blob is there.
-func (a *archive) left(blob string) (operations int, there bool) {
+// command writes the record of one.
+func (a *archive) command(id, phase string) {
 	a.t.Helper()
-	found, err := a.Ledger.List(a.t.Context(), ledger.Query{Kind: operation.Kind.Name})
+	_, err := a.Commit(a.t.Context(), ledger.Set{Actor: "anna", Cause: "request/1", Puts: []ledger.Put{{
+		Object: ledger.Object{Ref: ledger.Ref{Kind: command.Kind.Name, ID: id}, Org: "acme", Name: id, Phase: phase, Spec: []byte(`{}`)}, Op: phase}}})
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	_, err = a.Blob(a.t.Context(), blob)
+}
+
+// left are operations and commands that are listed, and whether a blob is there.
+func (a *archive) left(blob string) (operations, commands int, there bool) {
+	a.t.Helper()
+	count := map[string]int{}
+	for _, kind := range []string{operation.Kind.Name, command.Kind.Name} {
+		found, err := a.Ledger.List(a.t.Context(), ledger.Query{Kind: kind})
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		count[kind] = len(found)
+	}
+	_, err := a.Blob(a.t.Context(), blob)
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		a.t.Fatal(err)
 	}
-	return len(found), err == nil
+	return count[operation.Kind.Name], count[command.Kind.Name], err == nil
 }
 
 // What ended long ago and what nothing names goes; what runs, or is young, stays. One
@@ -89,13 +104,13 @@ func TestRetain(t *testing.T) {
 		reason          string
 		later           time.Duration
 		noLists, noBlob bool
-		operations      int
+		operations      int // as many commands
 		blob            bool
 		says            []string
 	}{
 		{"a day later all is young enough", time.Hour, false, false, 3, true, nil},
-		{"a month later", month + time.Hour, false, false, 1, false, []string{"what is kept no longer is gone", "operations=2", "blobs=1"}},
-		{"the lists are away", month + time.Hour, true, false, 3, false, []string{"cannot take old operations off the lists", "blobs=1"}},
+		{"a month later", month + time.Hour, false, false, 1, false, []string{"what is kept no longer is gone", "operations=2", "commands=2", "blobs=1"}},
+		{"the lists are away", month + time.Hour, true, false, 3, false, []string{"cannot take old operations off the lists", "cannot take old commands off the lists", "blobs=1"}},
 		{"the blobs are away", month + time.Hour, false, true, 1, true, []string{"cannot sweep", "operations=2"}},
 	} {
 		t.Run(tc.reason, func(t *testing.T) {
@@ -103,6 +118,9 @@ func TestRetain(t *testing.T) {
 			a.operation("one", false)
 			a.operation("two", false)
 			a.operation("runs", true)
+			a.command("one", command.Done)
+			a.command("two", command.Rejected)
+			a.command("open", command.Accepted)
 			blob, err := a.PutBlob(t.Context(), []byte("nobody names it"))
 			if err != nil {
 				t.Fatal(err)
@@ -114,8 +132,8 @@ func TestRetain(t *testing.T) {
 			a.clock = a.clock.Add(tc.later)
 			a.noList, a.off = tc.noLists, tc.noBlob
 			app.RetainOnce(t.Context(), a, slog.New(slog.NewTextHandler(&log, nil)), month, a.clock)
-			if operations, there := a.left(blob); operations != tc.operations || there != tc.blob {
-				t.Errorf("%d operations are left, the blob: %v; want %d, %v", operations, there, tc.operations, tc.blob)
+			if operations, commands, there := a.left(blob); operations != tc.operations || commands != tc.operations || there != tc.blob {
+				t.Errorf("%d operations and %d commands are left, the blob: %v; want %d, %v", operations, commands, there, tc.operations, tc.blob)
 			}
 			for _, text := range tc.says {
 				if !strings.Contains(log.String(), text) {

@@ -227,7 +227,7 @@ func (s *Server) open(ctx context.Context) error {
 	}
 	reconcilers[cluster.KindProfile.Name], guard.Waiters[cluster.Kind.Name] = scaling, scaling
 	for _, kind := range []string{policy.KindQuota.Name, policy.KindDenyList.Name, policy.KindAccessList.Name, policy.KindTerms.Name} {
-		reconcilers[kind] = &policy.Reconciler{Store: s.ledger, Tenants: instances}
+		reconcilers[kind] = &policy.Reconciler{Store: s.ledger, Tenants: instances, Deployers: s.deployments}
 	}
 	maps.Copy(reconcilers, s.environments.Reconcilers())
 	maps.Copy(reconcilers, s.deployments.Reconcilers())
@@ -245,7 +245,7 @@ func (s *Server) open(ctx context.Context) error {
 	apiConfig := httpapi.Config{
 		Ending: s.ending, Begin: s.begin, Behind: s.behind,
 		Ledger: s.ledger, Feed: s.feed, Offerings: sold, OfferingWriter: s.offering, PolicyWriter: s.policy, Approvals: guard, Audit: s.audit, Proxies: proxies,
-		Instances: instances, Clusters: s.clusters, Environments: s.environments, Templates: s.templates, Deployments: s.deployments, Subscriptions: s.subscriptions, Rejected: putAside{s.bus.Aside()}, Policy: s.policy, Accounts: accounts, Users: people,
+		Instances: instances, Clusters: s.clusters, Environments: s.environments, Templates: s.templates, Deployments: s.deployments, Subscriptions: s.subscriptions, Rejected: putAside{s.bus.Aside()}, NoBroker: s.cfg.Bus == inProcess, Policy: s.policy, Accounts: accounts, Users: people,
 		SSO: func() httpapi.SSO { return httpapi.SSO(accounts.Endpoints()) }, URL: s.publicURL(), Version: s.cfg.Version, AgentImage: s.cfg.AgentImage, AgentTrace: elsewhere(s.cfg.TraceEndpoint), AgentTLS: s.cfg.AgentTLS, AgentPlaintext: client.Exposed(s.publicURL()),
 		Authenticator: authenticator, Issuer: s.issuer, Writable: commits.writable, Tracer: s.tracer, AgentCertificates: s.cfg.TLSClientCA != "",
 		Doctor: &examiner{Server: s, store: opened, commits: commits, runs: runs},

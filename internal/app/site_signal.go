@@ -38,7 +38,7 @@ func (k *keeper) openSignals() error {
 	if err != nil {
 		return err
 	}
-	with := rabbitmq.Outside{Observer: k.calls, Dial: k.needs.names.DialContext}
+	with := rabbitmq.Outside{Observer: k.calls, Dial: k.needs.names.DialContext, Away: awayOn(k.log), Back: backOn(k.log)}
 	if who != nil {
 		with.Login = who
 	}

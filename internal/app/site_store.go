@@ -61,7 +61,7 @@ func (l leased) Commit(ctx context.Context, set ledger.Set) (ledger.Result, erro
 	}
 	out, err := l.store.Commit(ctx, set)
 	if err == nil && l.leads() != nil {
-		return ledger.Result{}, fault.New(fault.Unavailable, "this site stopped leading while it wrote").Because("outcome-unknown")
+		return ledger.Result{}, fault.New(fault.Unavailable, "this site stopped leading while it wrote").Because(ledger.ReasonUnknown)
 	}
 	return out, err
 }

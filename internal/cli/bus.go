@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -15,8 +16,8 @@ func (c *CLI) busCommand() *cobra.Command {
 aside with the reason, and its sender is told where the message says how. It stays until somebody decides.`,
 		Args: subcommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	dlq.AddCommand(c.rejectedCommand(), c.rejectedOneCommand(),
-		c.decideCommand("retry", "Bring it back to its queue", "retried", func(ctx context.Context, s *session, key string) error { return s.RetryMessage(ctx, key) }),
-		c.decideCommand("drop", "Remove it for good", "dropped", func(ctx context.Context, s *session, key string) error { return s.DropMessage(ctx, key) }))
+		c.decideCommand("retry", "Bring it back to its queue", "sent again", func(ctx context.Context, s *session, key string) error { return s.RetryMessage(ctx, key) }),
+		c.dropCommand())
 	group.AddCommand(dlq)
 	return group
 }
@@ -34,6 +35,10 @@ func (c *CLI) rejectedCommand() *cobra.Command {
 			}
 			if format := output(cmd); format == "json" || format == "yaml" {
 				return c.print(format, all)
+			}
+			if all.NoBroker {
+				c.note("the server has no broker (--bus): there is nothing to put aside")
+				return nil
 			}
 			if len(all.Items) == 0 {
 				c.note("nothing was put aside")
@@ -103,4 +108,23 @@ func (c *CLI) decideCommand(verb, short, done string, do func(ctx context.Contex
 			}
 			return nil
 		}}
+}
+
+// dropCommand removes messages, which nothing brings back: it wants a yes.
+func (c *CLI) dropCommand() *cobra.Command {
+	var yes bool
+	cmd := c.decideCommand("drop", "Remove it for good", "dropped", func(ctx context.Context, s *session, key string) error { return s.DropMessage(ctx, key) })
+	cmd.Example += " --yes"
+	drop := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !yes {
+			what := clean(strings.Join(args, ", "), false)
+			if err := c.ask("Remove "+what+" for good?", "nothing was dropped", "dropping "+what+" wants --yes"); err != nil {
+				return err
+			}
+		}
+		return drop(cmd, args)
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
 }

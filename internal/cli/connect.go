@@ -57,7 +57,8 @@ func readLocal(dir string) (local, error) {
 // connection finds server and token. What was said outright wins; then the named
 // context, the named data directory, the current context, the data directory
 // that happens to be here, the default address. A token goes only to the server
-// that it was kept for.
+// that it was kept for. One that cannot be read is a lostToken, besides which all
+// is found, unless another was said outright.
 func (c *CLI) connection(v values) (connection, error) {
 	// A context on the command line is more direct than a variable of the shell.
 	if v.text("context") != "" {
@@ -72,6 +73,7 @@ func (c *CLI) connection(v values) (connection, error) {
 	if err != nil {
 		return out, err
 	}
+	var lost *lostToken
 	for _, r := range remembered {
 		if r.server == "" {
 			continue
@@ -88,11 +90,11 @@ func (c *CLI) connection(v values) (connection, error) {
 		if out.files == (files{}) && out.name == "" {
 			out.files, out.name = r.files, r.name
 		}
-		if out.token == "" && (r.token != "" || r.tokenFile != "") {
+		if out.token == "" && lost == nil && (r.token != "" || r.tokenFile != "") {
 			out.token, out.tokenSource, out.login = r.token, r.source, r.login
 			if out.token == "" {
 				if out.token, err = readToken(r.tokenFile); err != nil {
-					return out, fmt.Errorf("cannot read the token that %s names: %w", r.source, err)
+					lost = lose(r, err)
 				}
 			}
 		}
@@ -117,12 +119,32 @@ func (c *CLI) connection(v values) (connection, error) {
 	if token := v["token"]; token.text != "" && token.given >= v["token-file"].given {
 		out.token, out.tokenSource, out.login = token.text, token.source, ""
 	}
+	if out.token == "" && lost != nil {
+		return out, lost
+	}
 	return out, nil
+}
+
+// lostToken is a token that is remembered and cannot be read: exit code 2. Whoever
+// is about to get another one needs it not.
+type lostToken struct{ said usageError }
+
+func (e *lostToken) Error() string { return e.said.text }
+func (e *lostToken) Unwrap() error { return &e.said }
+
+func lose(r kept, err error) *lostToken {
+	remedy := "name another file with `drover config set-context " + strings.TrimPrefix(r.source, "context ") + " --token-file FILE`"
+	if r.dir != "" {
+		remedy = "a restart of the server that keeps its data in " + r.dir + " writes a new one; until then `drover login`"
+	}
+	return &lostToken{usageError{text: fmt.Sprintf("cannot read the token that %s names, %s: %v\n%s, or give a token with --token or --token-file.",
+		r.source, r.tokenFile, err, capital(remedy)), quiet: true}}
 }
 
 // kept is one place that remembers a server.
 type kept struct {
 	server, token, tokenFile, routes, source, login, name string
+	dir                                                   string // if it is a data directory
 	files                                                 files
 }
 
@@ -146,7 +168,7 @@ func (c *CLI) remembered(v values) ([]kept, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		return nil, err
 	}
-	nearby := kept{server: here.Server, tokenFile: here.TokenFile, routes: here.Routes, source: "local.json in " + dir.text, files: files{CA: here.CAFile}, name: here.ServerName}
+	nearby := kept{server: here.Server, tokenFile: here.TokenFile, routes: here.Routes, source: "local.json in " + dir.text, dir: dir.text, files: files{CA: here.CAFile}, name: here.ServerName}
 	if name := v.text("context"); name != "" {
 		item, err := file.get(name)
 		if err != nil {

@@ -118,14 +118,14 @@ func (c *CLI) unanswered(s *session, err error) error {
 	default:
 		c.note("Token:   from %s", clean(s.at.tokenSource, false))
 	}
-	for _, line := range likely(err, status) {
+	for _, line := range likely(err, status, s.at.token != "" || s.at.login != "") {
 		c.note("Likely:  %s", clean(line, false))
 	}
 	return err
 }
 
 // likely are the causes of a failure, the likeliest first, each with what to look at.
-func likely(err error, status int) []string {
+func likely(err error, status int, token bool) []string {
 	var gone *client.Unreachable
 	var dns *net.DNSError
 	var record tls.RecordHeaderError
@@ -134,6 +134,8 @@ func likely(err error, status int) []string {
 	var invalid x509.CertificateInvalidError
 	var verify *tls.CertificateVerificationError
 	switch {
+	case status == http.StatusUnauthorized && !token:
+		return []string{"nobody is logged in here: drover login, or --token-file DATA-DIR/admin.token on the server's machine"}
 	case status == http.StatusUnauthorized:
 		return []string{
 			"the token has expired, or is another server's: drover login, or drover token --user NAME --admin on the server's machine",

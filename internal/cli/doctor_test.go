@@ -24,17 +24,19 @@ func TestLikelyCauses(t *testing.T) {
 		err    error
 		status int
 		want   string
+		none   bool // there is no token
 	}{
-		{"nothing listens", &client.Unreachable{Server: "host:1", Refused: true, Err: errors.New("connection refused")}, 0, "the server is down"},
-		{"a name that nobody knows", gone(&net.DNSError{Name: "host", IsNotFound: true}), 0, "the name does not resolve"},
-		{"a certificate of somebody unknown", gone(x509.UnknownAuthorityError{}), 0, "the certificate is not trusted here"},
-		{"a certificate for another name", gone(x509.HostnameError{Certificate: &x509.Certificate{}}), 0, "the certificate is not trusted here"},
-		{"no answer", gone(context.DeadlineExceeded), 0, "the machine, or the network to it, is down"},
-		{"an old token", errors.New("denied"), http.StatusUnauthorized, "the token has expired"},
-		{"a tenant's token", errors.New("denied"), http.StatusForbidden, "the token is no operator's"},
-		{"a server without its database", errors.New("away"), http.StatusServiceUnavailable, "its database is away"},
+		{reason: "no token", err: errors.New("denied"), status: http.StatusUnauthorized, want: "nobody is logged in here", none: true},
+		{"nothing listens", &client.Unreachable{Server: "host:1", Refused: true, Err: errors.New("connection refused")}, 0, "the server is down", false},
+		{"a name that nobody knows", gone(&net.DNSError{Name: "host", IsNotFound: true}), 0, "the name does not resolve", false},
+		{"a certificate of somebody unknown", gone(x509.UnknownAuthorityError{}), 0, "the certificate is not trusted here", false},
+		{"a certificate for another name", gone(x509.HostnameError{Certificate: &x509.Certificate{}}), 0, "the certificate is not trusted here", false},
+		{"no answer", gone(context.DeadlineExceeded), 0, "the machine, or the network to it, is down", false},
+		{"an old token", errors.New("denied"), http.StatusUnauthorized, "the token has expired", false},
+		{"a tenant's token", errors.New("denied"), http.StatusForbidden, "the token is no operator's", false},
+		{"a server without its database", errors.New("away"), http.StatusServiceUnavailable, "its database is away", false},
 	} {
-		if got := cli.Likely(c.err, c.status); len(got) == 0 || !strings.Contains(got[0], c.want) {
+		if got := cli.Likely(c.err, c.status, !c.none); len(got) == 0 || !strings.Contains(got[0], c.want) {
 			t.Errorf("%s: the first cause is %q", c.reason, got)
 		}
 	}

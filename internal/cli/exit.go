@@ -23,6 +23,10 @@ func (e *usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return &usageError{text: fmt.Sprintf(format, args...)} }
 
+// Misconfigured is what a server or an agent says that cannot run as it is configured: exit
+// code 2, with the same text.
+func Misconfigured(err error) error { return &usageError{text: err.Error(), quiet: true} }
+
 // timeoutError ends a wait that took too long: exit code 124.
 type timeoutError struct{ text string }
 
@@ -101,6 +105,9 @@ func explain(err error) string {
 	case http.StatusUnauthorized:
 		return text + "\nLog in with `drover login`, or give a token with --token or DROVER_TOKEN; beside a local `drover up`, --data-dir finds its token. An admin makes one with `drover token --user NAME --org ORG`."
 	case http.StatusServiceUnavailable:
+		if strings.Contains(text, "the broker ") { // without which a server is ready all the same
+			return text + "\nLook at the broker, and at --bus-options of the server; `drover doctor` says more."
+		}
 		return text + "\nIts /readyz says what is missing. Look what is there, then try again: a request that was cut off may have been written."
 	case http.StatusTooManyRequests:
 		return text + "\nThe server limits the rate of requests: slow down."

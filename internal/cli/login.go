@@ -78,7 +78,7 @@ func (c *CLI) login(ctx context.Context, cmd *cobra.Command, f loginFlags) error
 		v["context"] = value{setting: v["context"].setting}
 	}
 	at, err := c.connection(v)
-	if err != nil {
+	if lost := (*lostToken)(nil); err != nil && !errors.As(err, &lost) {
 		return err
 	}
 	if name == "" {

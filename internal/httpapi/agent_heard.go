@@ -64,6 +64,9 @@ func (o *own) observe(ctx context.Context, clusterID string, items []json.RawMes
 		taken[key] = leaf
 		h.sums[bucket] += leaf
 		h.came[bucket] = true
+		if it.Kind != itemKinds[ofStep] && o.agents.heard(clusterID, it.ID, leaf) {
+			continue
+		}
 		switch it.Kind {
 		case "":
 			states[it.ID] = it.State
@@ -98,6 +101,16 @@ func (o *own) observe(ctx context.Context, clusterID string, items []json.RawMes
 	}
 	h.refused = out.Refused
 	return h, o.observeDeployments(ctx, clusterID, deployments, h)
+}
+
+// heard reports whether an agent has said the very same of an instance or a deployment
+// before: of a bucket that is asked for, few are news, and the ledger need not be asked
+// for the others. Where it has moved on since and the index has not, the two sides
+// disagree once that has, and it is told again.
+func (h *hub) heard(clusterID, id string, leaf uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.items[id], func(it *hubItem) bool { return it.at.id == clusterID && it.seen == leaf })
 }
 
 // States in which nothing of an item is left in the data plane.

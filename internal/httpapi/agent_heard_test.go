@@ -118,6 +118,48 @@ func TestMessagesOfAnAgentAreTakenInTheirOrder(t *testing.T) {
 	}
 }
 
+// An agent that is asked for a bucket tells all of it. Of what it has said before the
+// ledger is not asked, and what it has not is taken; what another replica has taken in
+// between, and was said differently since, is settled once the feed has brought it.
+func TestWhatIsToldAgainIsNotLookedUp(t *testing.T) {
+	virtual(t, 0, func(r *ranch) {
+		r.register("c1")
+		rex := r.place(r.create("alice", "rex").ID, "c1")
+		var reads atomic.Int64
+		door := r.door(counted{r.ledger, &reads})
+		var number int64
+		say := func(state string) v1.Synced {
+			number++
+			item := v1.ObservedItem{ID: rex.ID, Generation: 1, State: state}
+			q := v1.Sync{Protocol: v1.Protocol, Agent: "a", Installation: "home", Number: number, Ready: true, Capacity: 9, Items: []v1.ObservedItem{item}}
+			q.Observed.Add(item.ID, item.Leaf())
+			out := door.say(q)
+			synctest.Wait() // the feed has brought everything
+			return out
+		}
+		for i, c := range []struct {
+			state string
+			looks bool
+		}{{"installing", true}, {"installing", false}, {"ready", true}, {"ready", false}, {"installing", true}} {
+			before := reads.Load()
+			if out := say(c.state); len(out.Observed) > 0 {
+				t.Errorf("message %d: %v is asked for", i, out.Observed)
+			}
+			if o := r.observed(rex.ID); o == nil || o.State != c.state {
+				t.Errorf("message %d: it said %s, what is known is %+v", i, c.state, o)
+			}
+			if looked := reads.Load() > before; looked != c.looks {
+				t.Errorf("message %d: the ledger was asked: %v, want %v", i, looked, c.looks)
+			}
+		}
+		r.edit(rex.ID, func(in *instance.Instance) { in.Status.Observed = nil }) // another word, by another replica
+		synctest.Wait()
+		if say("installing"); r.observed(rex.ID) == nil {
+			t.Error("what the ledger has lost is not taken anew")
+		}
+	})
+}
+
 // A message may take so long that what it says is gone is gone for everybody
 // before it ends. It does not bring it back.
 func TestWhatHasGoneMeanwhileDoesNotComeBack(t *testing.T) {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"reflect"
 	"strings"
@@ -93,19 +94,24 @@ func needed(all node, names ...string) node {
 
 // eventSchema is that of the data of an event, on its own.
 func (o *own) eventSchema(kind string) node {
-	text, _ := json.Marshal(needed(o.schemaNodes(), "Change"))
-	defs := node{}
-	_ = json.Unmarshal([]byte(strings.ReplaceAll(string(text), "#/components/schemas/", "#/$defs/")), &defs)
-	return node{
+	defs, shapes := needed(o.schemaNodes(), "Change"), shapes{}
+	whole := node{
 		"$schema": jsonSchema, "$id": "/api/v1/schemas/" + kind, "title": "What is told of a change of a " + kind,
-		"allOf": []any{node{"$ref": "#/$defs/Change"}, ofKind(kind)},
+		"allOf": []any{node{"$ref": schemasAt + "Change"}, shapes.ofKind(kind)},
 		"$defs": defs,
 	}
+	maps.Copy(defs, node(shapes))
+	text, _ := json.Marshal(whole)
+	out := node{}
+	_ = json.Unmarshal([]byte(strings.ReplaceAll(string(text), schemasAt, "#/$defs/")), &out)
+	return out
 }
 
-// ofKind says of a change that it is one of a kind of objects.
-func ofKind(kind string) node {
-	return node{"type": "object", "properties": node{"object": node{"type": "object", "properties": node{"kind": node{"const": kind}}}}}
+// ofKind says of a change that it is one of a kind of objects, and what these have in them.
+func (s shapes) ofKind(kind string) node {
+	members := s.documentsOf(kind)
+	members["kind"] = node{"const": kind}
+	return node{"type": "object", "properties": node{"object": node{"type": "object", "properties": members}}}
 }
 
 // asyncAPI describes what is said on the bus.
@@ -149,19 +155,21 @@ func (o *own) asyncAPI() node {
 		messages[id].(node)["examples"] = []any{commandExample(name)}
 		commands[id] = node{"$ref": "#/components/messages/" + id}
 	}
-	events := node{}
+	events, shapes := node{}, shapes{}
 	for _, kind := range EventKinds() {
 		what := "created|updated|moved|deleted"
 		if kind == command.Kind.Name {
-			what = "accepted|rejected|progress|done|failed"
+			what = strings.Join(command.Words, "|")
 		}
 		about := node{"anyOf": []any{
-			node{"allOf": []any{ref("Change"), ofKind(kind)}},
-			node{"type": "null", "description": "The event is of more than 1 MiB: ask the API for the object. Such an event has no dataschema"},
+			node{"allOf": []any{ref("Change"), shapes.ofKind(kind)}},
+			node{"type": "null", "description": "The event is of more than 1 MiB, or what the ledger has of the change cannot be written as JSON: ask the API for the object. Such an event has no dataschema"},
 		}}
 		events["event-"+kind] = message("event-"+kind, "A change of a "+kind,
 			attributes(node{"type": "string", "pattern": "^dev\\.drover\\." + kind + "\\.(" + what + ")$"}, about, "subject", "time", "sequence"))
 	}
+	schemas := needed(o.schemaNodes(), names...)
+	maps.Copy(schemas, node(shapes))
 	return node{
 		"asyncapi": asyncAPIVersion,
 		"info": node{"title": "Drover on the bus", "version": "v1",
@@ -170,7 +178,7 @@ func (o *own) asyncAPI() node {
 		"servers":            node{"rabbitmq": node{"host": "{host}:5672", "protocol": "amqp", "variables": node{"host": node{"default": "localhost"}}}},
 		"channels": node{
 			"events": node{"address": "{org}.{kind}.{id}.{what}", "title": "Every change, on the topic exchange drover.events",
-				"parameters": node{"org": node{"description": "Organisation, _ for none"}, "kind": node{}, "id": node{}, "what": node{"description": "created, updated, moved (to another phase), deleted; of a command: accepted, rejected, progress, done, failed"}},
+				"parameters": node{"org": node{"description": "Organisation, _ for none"}, "kind": node{}, "id": node{}, "what": node{"description": "created, updated, moved (to another phase), deleted; of a command: " + strings.Join(command.Words, ", ")}},
 				"messages":   events},
 			"commands": node{"address": command.Queue, "title": "Requests, in the queue " + command.Queue, "messages": commands},
 			"answers":  node{"address": nil, "title": "How a command goes, at its reply address", "messages": node{"answer": message("answer", "How a command goes", attributes(node{"type": "string", "pattern": "^dev\\.drover\\.command\\.(accepted|rejected|progress|done|failed|lost)$"}, ref("Answer")))}},
@@ -180,6 +188,6 @@ func (o *own) asyncAPI() node {
 			"take":   node{"action": "receive", "channel": node{"$ref": "#/channels/commands"}, "summary": "Once, by id and source", "reply": node{"channel": node{"$ref": "#/channels/answers"}, "address": node{"location": "$message.header#/reply_to"}}},
 			"answer": node{"action": "send", "channel": node{"$ref": "#/channels/answers"}},
 		},
-		"components": node{"messages": messages, "schemas": needed(o.schemaNodes(), names...)},
+		"components": node{"messages": messages, "schemas": schemas},
 	}
 }

@@ -50,8 +50,9 @@ func (b *Behind) Wait(ctx context.Context) error {
 // waysIn are the calls of operators on Drover's own API that give somebody a
 // way in and change nothing: only an entry tells who did. Those that let others'
 // things go are on record besides what they change, and so is what takes a content out
-// of the log.
-var waysIn = map[string]bool{"POST /api/v1/approvals/{id}/approve": true, "POST /api/v1/approvals/{id}/refuse": true, "POST /api/v1/tokens": true, "POST /api/v1/clusters/{id}/abandon": true, "POST /api/v1/clusters/{id}/join": true, "POST /api/v1/ledger/changes/{seq}/erase": true}
+// of the log. What is decided about messages that were put aside changes the broker alone.
+var waysIn = map[string]bool{"POST /api/v1/approvals/{id}/approve": true, "POST /api/v1/approvals/{id}/refuse": true, "POST /api/v1/tokens": true, "POST /api/v1/clusters/{id}/abandon": true, "POST /api/v1/clusters/{id}/join": true, "POST /api/v1/ledger/changes/{seq}/erase": true,
+	"POST /api/v1/rejected/{key}/retry": true, "DELETE /api/v1/rejected/{key}": true}
 
 // held keeps an answer back until it may go out. Headers go to where they will
 // be sent from.

@@ -20,12 +20,14 @@ func (e Events) Encode(c *ledger.Change, org string, all bool) (subscription.Sho
 	if _, ok := kindOf(c.Object.Kind); !ok || !visible(who, &c.Object) {
 		return subscription.Shown{}, false
 	}
-	data, err := encodeChange(c, e.Offerings, who)
-	shown := subscription.Shown{Data: data}
+	var shown subscription.Shown
+	if data, err := encodeChange(c, e.Offerings, who); err == nil {
+		shown.Data = data // else it is told that there is a change, and not which
+	}
 	if c.Object.Kind == command.Kind.Name {
 		shown.What = command.What(c)
 	}
-	return shown, err == nil
+	return shown, true
 }
 
 // EventKinds are the kinds of objects that there can be news of.

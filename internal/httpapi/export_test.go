@@ -12,6 +12,7 @@ var (
 	DrawGraph   = drawGraph
 	Address     = compareAddress
 	Without     = without
+	WireRow     = wireRow
 	Problem     = func(err error) answer { return answerTo(err, nil) }
 )
 

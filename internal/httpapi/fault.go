@@ -100,6 +100,8 @@ var causes = map[string]string{
 	"database-away":   "the database does not answer",
 	"database-busy":   "the database does not keep up",
 	"outcome-unknown": "whether it was done is not known",
+	"broker-away":     "the broker cannot be reached",
+	"broker-blocked":  "the broker takes no messages",
 	noRecord:          "the call cannot be put on record",
 }
 

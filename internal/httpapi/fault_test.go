@@ -48,6 +48,8 @@ func TestErrorsBecomeCodes(t *testing.T) {
 		"database":    {"but for a word on the cause", is(fault.Unavailable, "database-away"), 503, 9, "the database does not answer; try again"},
 		"busy":        {"but for a word on the cause", is(fault.Unavailable, "database-busy"), 503, 9, "the database does not keep up; try again"},
 		"unknown":     {"but for a word on the cause", is(fault.Unavailable, "outcome-unknown"), 503, 9, "whether it was done is not known; try again"},
+		"broker":      {"but for a word on the cause", is(fault.Unavailable, "broker-away"), 503, 9, "the broker cannot be reached; try again"},
+		"blocked":     {"but for a word on the cause", is(fault.Unavailable, "broker-blocked"), 503, 9, "the broker takes no messages; try again"},
 		"inside":      {"the cause may be further in", fault.New(fault.Unavailable, "cannot: %w", is(fault.Unavailable, "disk-full")), 503, 9, "the disk is full; try again"},
 		"other kind":  {"but not of another kind", fault.New(fault.Unavailable, "cannot: %w", is(fault.Internal, "disk-full")), 503, 9, "the service is not available at the moment; try again"},
 		"record":      {"an operator reads what was not done", is(fault.Unavailable, "no-record"), 503, 9, "the call cannot be put on record; try again"},

@@ -58,6 +58,8 @@ type Config struct {
 	Proxies []netip.Prefix
 	// Rejected is what was put aside of messages; nil: there is no bus.
 	Rejected Rejected
+	// NoBroker: the bus is within the process. Default: there is a broker.
+	NoBroker bool
 	// Policy says who may use the service at all; nil: everybody who has a token.
 	Policy policy.Decisions
 	// Users are the people of the server's own identity provider; nil: people

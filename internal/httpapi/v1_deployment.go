@@ -156,5 +156,5 @@ func (o *own) wireObject(ctx context.Context, of ledger.Object, err error) (*bod
 	if err != nil {
 		return nil, err
 	}
-	return &body[v1.Object]{wire(&of, o.Offerings, access.From(ctx))}, nil
+	return &body[v1.Object]{wireRow(&of, o.Offerings, access.From(ctx))}, nil
 }

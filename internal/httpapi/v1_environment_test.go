@@ -12,6 +12,25 @@ import (
 
 const envs = "/api/v1/environments"
 
+// Whoever sees several of a name is told their ids, and whose they are.
+func TestNamesakesAreTold(t *testing.T) {
+	s := newSite(t)
+	s.bring("shop", "1.0.0", "")
+	ids := map[string]string{"alice": "acme", "bob": "umbrella"}
+	for who, org := range ids {
+		var o v1.Object
+		s.want(202, who, "POST", envs, `{"name": "demo", "template": "shop"}`, &o)
+		ids[who] = fmt.Sprintf("%s (of %q in organisation %q)", o.ID, who, org)
+	}
+	var e v1.Error
+	s.want(409, "root", "GET", envs+"/demo", "", &e)
+	for _, said := range ids {
+		if !strings.Contains(e.Reason, said) {
+			t.Errorf("%s is not in %q", said, e.Reason)
+		}
+	}
+}
+
 // An environment from the first plan to its end, by every operation.
 func TestEnvironmentLife(t *testing.T) {
 	s := newSite(t)

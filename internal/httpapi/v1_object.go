@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func (s *own) find(ctx context.Context, r resource, idOrName string) (ledger.Obj
 	case len(live) == 1:
 		return live[0], nil
 	case len(live) > 1:
-		return ledger.Object{}, fault.New(fault.Conflict, "several %s are named %.64q: use the id", r.Name, idOrName).Because("ambiguous")
+		return ledger.Object{}, fault.New(fault.Conflict, "several %s are named %.64q: use the id, %s", r.Name, idOrName, namesOf(live)).Because("ambiguous")
 	}
 	dead, err := s.byName(ctx, r, idOrName, true)
 	if err != nil {
@@ -51,6 +52,19 @@ func (s *own) find(ctx context.Context, r resource, idOrName string) (ledger.Obj
 		return dead[0], nil
 	}
 	return ledger.Object{}, absent(r, idOrName)
+}
+
+// namesOf lists the first of several that the caller sees, by what tells them apart.
+func namesOf(of []ledger.Object) string {
+	const most = 5
+	var said []string
+	for _, o := range of[:min(len(of), most)] {
+		said = append(said, fmt.Sprintf("%s (of %.64q in organisation %.64q)", o.ID, o.Owner, o.Org))
+	}
+	if len(of) > most {
+		said = append(said, "or another")
+	}
+	return strings.Join(said, ", ")
 }
 
 // at returns an object as it was. Who may see it is decided by what it is today.
@@ -171,6 +185,18 @@ func wire(o *ledger.Object, offerings Offerings, who access.Principal) v1.Object
 		out.Status = without(o.Status, plumbing[o.Kind])
 	case o.Kind == template.Kind.Name || o.Kind == template.KindVersion.Name:
 		out.Spec = without(out.Spec, plumbing[o.Kind])
+	}
+	return out
+}
+
+// wireRow is wire for what was read from a row. Somebody may have written there what is no
+// JSON: it is shown without that, and takes none of those that are listed with it along.
+func wireRow(o *ledger.Object, offerings Offerings, who access.Principal) v1.Object {
+	out := wire(o, offerings, who)
+	for _, doc := range []*json.RawMessage{&out.Spec, &out.Status} {
+		if !json.Valid(*doc) {
+			*doc = nil
+		}
 	}
 	return out
 }

@@ -286,7 +286,7 @@ func (o *own) list(ctx context.Context, in *listInput) (*body[v1.List], error) {
 		if ofTemplates(r.Kind) && !visible(who, &objects[i]) {
 			continue // their scope says nothing about who may see them
 		}
-		out.Body.Items = append(out.Body.Items, wire(&objects[i], o.Offerings, who))
+		out.Body.Items = append(out.Body.Items, wireRow(&objects[i], o.Offerings, who))
 	}
 	return out, nil
 }
@@ -305,7 +305,7 @@ func (o *own) get(ctx context.Context, in *getInput) (*body[v1.Object], error) {
 		if !found.Deleted.IsZero() {
 			return nil, fault.New(fault.NotFound, "%s %q was deleted at %s; its history is still there", r.Singular, found.Name, found.Deleted.Format(time.RFC3339))
 		}
-		return &body[v1.Object]{wire(&found, o.Offerings, who)}, nil
+		return &body[v1.Object]{wireRow(&found, o.Offerings, who)}, nil
 	}
 	moment, err := parseMoment(in.At)
 	if err != nil {

@@ -90,7 +90,7 @@ func (o *own) search(ctx context.Context, in *searchInput) (*body[v1.SearchResul
 	who := access.From(ctx)
 	out := v1.SearchResults{Items: make([]v1.SearchResult, 0, min(len(found), in.Limit))}
 	for i := range found[:min(len(found), in.Limit)] {
-		out.Items = append(out.Items, v1.SearchResult{Object: wire(&found[i].Object, o.Offerings, who), Rank: found[i].Rank})
+		out.Items = append(out.Items, v1.SearchResult{Object: wireRow(&found[i].Object, o.Offerings, who), Rank: found[i].Rank})
 	}
 	return &body[v1.SearchResults]{out}, nil
 }

@@ -99,7 +99,7 @@ func (o *own) routesBus() {
 			if err := mayDecide(ctx); err != nil {
 				return nil, err
 			}
-			out := v1.RejectedMessages{Items: []v1.RejectedMessage{}}
+			out := v1.RejectedMessages{Items: []v1.RejectedMessage{}, NoBroker: o.NoBroker}
 			all, err := o.Rejected.List(ctx, in.Limit)
 			if err != nil {
 				return nil, err
@@ -151,6 +151,7 @@ func (o *own) handled(do func(ctx context.Context, key string) error) func(ctx c
 		if err := mayDecide(ctx); err != nil {
 			return nil, err
 		}
+		traceOf(ctx).about = plainText("message "+in.Key, maxText)
 		return nil, do(ctx, in.Key)
 	}
 }
