@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/droverhq/drover/api/client"
+	v1 "github.com/droverhq/drover/api/v1"
 	"github.com/droverhq/drover/test/drover"
 	"github.com/droverhq/drover/test/rabbitmq"
 	"github.com/droverhq/drover/test/toxiproxy"
@@ -23,6 +25,8 @@ type badDay struct {
 	admin string
 	in    *inbox
 	made  int // environments that commands have made
+
+	commands int // that have made none
 }
 
 // What may happen to a broker, with a control plane that works on it: nothing is lost
@@ -50,7 +54,7 @@ func TestBadDaysOfABroker(t *testing.T) {
 	} {
 		t.Run(day.reason, func(t *testing.T) {
 			day.run(t, d)
-			d.exactly(t, d.made)
+			d.exactly(t, d.made, d.commands)
 		})
 	}
 }
@@ -133,12 +137,41 @@ func queueDeleted(t *testing.T, d *badDay) {
 	d.in.hear(t, "done", lost...)
 }
 
+// cuts is how many things are made while connections are cut.
+const cuts = 300
+
+// described is how often descriptions that begin so were given to environments, by the log
+// after a change.
+func described(t *testing.T, d *badDay, after int64, begin string) map[string]int {
+	t.Helper()
+	times, last := map[string]int{}, map[string]int64{}
+	for {
+		a := drover.Must(t, drover.Request{URL: fmt.Sprintf("%s/api/v1/changes?kind=environment&limit=1000&after=%d", d.s.URL(), after), Token: d.admin})
+		var page v1.Changes
+		decode(t, a, &page)
+		for _, c := range page.Items {
+			var spec struct{ Description string }
+			if err := json.Unmarshal(c.Object.Spec, &spec); err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasPrefix(spec.Description, begin) && c.Object.Generation != last[c.Object.ID] {
+				times[spec.Description]++
+			}
+			last[c.Object.ID] = c.Object.Generation
+		}
+		if page.Next <= after {
+			return times
+		}
+		after = page.Next
+	}
+}
+
 // Every connection of the control plane ends after so many bytes, wherever that is in
 // what is said: as many things are made as were ordered, and each sender hears so.
 func connectionsCut(t *testing.T, d *badDay) {
 	before := d.connected(t)
 	remove := d.proxy.Add(t, toxiproxy.Cut(40_001))
-	ids := numbered("cut", 300)
+	ids := numbered("cut", cuts)
 	d.order(t, ids)
 	d.in.hear(t, "done", ids...)
 	remove()
@@ -163,10 +196,15 @@ func (d *badDay) connected(t *testing.T) (n int) {
 	return n
 }
 
-// A hundred thousand messages come at once: the few that ask for something get it, and
-// everybody else is told: what nobody may, and what was done before.
+// A hundred thousand messages come at once: those that ask for something get it, each once
+// although most come twice, and everybody else is told: what nobody may, and what was done
+// before.
 func hundredThousand(t *testing.T, d *badDay) {
-	const all, each = 100_000, 1000 // of so many one is new, and one came before
+	const (
+		all, each = 100_000, 1000 // of so many one makes something, and one came before
+		changes   = 30            // of them change something that is there, and as many say the same once more
+	)
+	begin := head(t, d.s.Client(t)).Seq
 	ch := rabbitmq.Channel(t, d.URL)
 	q, err := ch.QueueDeclare("flood", true, false, false, false, nil)
 	if err != nil {
@@ -176,23 +214,34 @@ func hundredThousand(t *testing.T, d *badDay) {
 	if err := ch.Confirm(false); err != nil {
 		t.Fatal(err)
 	}
-	var news, olds, refused []string
+	var news, olds, changed, refused []string
 	began := time.Now()
 	var sure *amqp.DeferredConfirmation
 	for i := range all {
 		m := amqp.Publishing{ReplyTo: q.Name, DeliveryMode: amqp.Persistent, Headers: amqp.Table{"authorization": "Bearer " + d.admin}}
 		id := fmt.Sprintf("flood-%d", i)
-		switch i % each {
-		case 0:
+		change := func(n int) { // in turns, so that no two of one thing are under way at a time
+			id = fmt.Sprintf("change-%04d", n)
+			m.Body = request(id, "environment.extend", fmt.Sprintf("cut-%03d", n%cuts), fmt.Sprintf(`{"description":%q}`, id))
+		}
+		switch at := i % each; {
+		case at == 0:
 			news = append(news, id)
-		case 1:
+		case at == 1:
 			id = fmt.Sprintf("cut-%03d", len(olds))
 			olds = append(olds, id)
+		case at < 2+changes:
+			change(len(changed))
+			changed = append(changed, id)
+		case at < 2+2*changes:
+			change(len(changed) - changes + at - 2 - changes)
 		default:
 			m.Headers["authorization"] = "Bearer nobody's"
 			refused = append(refused, id)
 		}
-		m.Body = request(id, "environment.create", "", fmt.Sprintf(`{"name":%q,"template":"booth"}`, id))
+		if m.Body == nil {
+			m.Body = request(id, "environment.create", "", fmt.Sprintf(`{"name":%q,"template":"booth"}`, id))
+		}
 		if sure, err = ch.PublishWithDeferredConfirm("", "drover.commands", false, false, m); err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +254,22 @@ func hundredThousand(t *testing.T, d *badDay) {
 	in.hear(t, "rejected", refused...)
 	in.hear(t, "done", olds...)
 	in.hear(t, "done", news...)
+	in.hear(t, "done", changed...)
 	t.Logf("answered within %s", time.Since(began).Round(time.Second))
+	d.commands += len(changed)
+	drover.Until(t, "nothing to be left in the queue", func() bool {
+		q, err := ch.QueueDeclarePassive("drover.commands", true, false, false, false, nil)
+		return err == nil && q.Messages == 0
+	})
+	if got := described(t, d, begin, "change-"); len(got) != len(changed) {
+		t.Errorf("%d things were changed of %d", len(got), len(changed))
+	} else {
+		for id, times := range got {
+			if times != 1 {
+				t.Errorf("%s was done %d times", id, times)
+			}
+		}
+	}
 	if left, err := d.s.Client(t).List(t.Context(), "operations", client.ListOptions{Size: 1, Search: "phase = 'running'"}); err != nil || left.Total > 0 {
 		t.Errorf("%d operations are left, %v", left.Total, err)
 	}

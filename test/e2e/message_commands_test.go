@@ -5,9 +5,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/droverhq/drover/api/client"
 	v1 "github.com/droverhq/drover/api/v1"
@@ -64,10 +67,44 @@ func (b *broker) commands(t *testing.T) (names []string) {
 	return names
 }
 
+// heeded is what the topic tells of commands, by their ids.
+type heeded struct {
+	from <-chan amqp.Delivery
+	told map[string][]string
+}
+
+// until waits for a word of a command, and returns all that was told of it before, in order.
+func (h *heeded) until(t *testing.T, id, word string) []string {
+	t.Helper()
+	for deadline := time.After(drover.Patience); !slices.Contains(h.told[id], word); {
+		select {
+		case d := <-h.from:
+			var e struct {
+				Type string
+				Data v1.Change
+			}
+			if err := json.Unmarshal(d.Body, &e); err != nil {
+				t.Fatal(err)
+			}
+			said, is := strings.CutPrefix(e.Type, "dev.drover.command.")
+			if !is || !strings.HasSuffix(d.RoutingKey, "."+said) {
+				t.Errorf("%s is told as %s: %s", d.RoutingKey, e.Type, d.Body)
+			}
+			h.told[e.Data.Object.Name] = append(h.told[e.Data.Object.Name], said)
+		case <-deadline:
+			t.Fatalf("of %s the topic tells %v", id, h.told[id])
+		}
+	}
+	return h.told[id]
+}
+
 // Each command as a message: it is accepted, does what its request does, and is done by
-// when that is done. The same message once more does nothing more.
+// when that is done, at its reply address and on the topic. The same message once more does
+// nothing more, and is no news.
 func TestEveryCommandByMessage(t *testing.T) {
 	b := onBroker(t)
+	b.ready(t)
+	topic := &heeded{rabbitmq.Follow(t, b.URL, "drover.events", "*.command.#"), map[string][]string{}}
 	goes(t, b.s, "template", "add", put(t, t.TempDir(), map[string]string{"template.yaml": booth, "ring.sh": "#!/bin/sh\necho rung >> \"$BELL\"\n"}))
 	admin, err := b.s.AdminToken()
 	if err != nil {
@@ -130,11 +167,18 @@ func TestEveryCommandByMessage(t *testing.T) {
 			o, err := c.Get(t.Context(), "dinosaurs", "rex", "")
 			return err == nil && o.Owner == "bob" && o.Phase == "ready"
 		}},
+		{"instance.update", "dinosaurs/rex", func() string { return `{"parameters":{"species":"Allosaurus"}}` }, func() bool {
+			o, err := c.Get(t.Context(), "dinosaurs", "rex", "")
+			_, page := drover.Reach(b.s.Routes, host("rex"))
+			return err == nil && o.Phase == "ready" && strings.Contains(page, "Allosaurus")
+		}},
 		{"instance.delete", "dinosaurs/rex", func() string { return "null" }, func() bool { return phase("dinosaurs", "rex") == "Destroyed" }},
 	}
 	var tried []string
 	for _, s := range steps {
-		tried = append(tried, s.command)
+		if !slices.Contains(tried, s.command) {
+			tried = append(tried, s.command)
+		}
 	}
 	for command, where := range elsewhere {
 		file, name, _ := strings.Cut(where, ":")
@@ -147,12 +191,13 @@ func TestEveryCommandByMessage(t *testing.T) {
 	if all := b.commands(t); !slices.Equal(all, tried) {
 		t.Errorf("there are commands %v, and tested are %v", all, tried)
 	}
-	for _, s := range steps {
+	for i, s := range steps {
 		t.Run(s.command, func(t *testing.T) {
-			id := strings.ReplaceAll(s.command, ".", "-")
+			id := strings.ReplaceAll(s.command, ".", "-") + strconv.Itoa(i)
 			message := request(id, s.command, s.subject, s.data())
 			b.send(t, admin, message)
-			accepted, done := b.hear(t, id, "accepted"), b.hear(t, id, "done")
+			accepted := b.hear(t, id, "accepted")
+			done := b.hear(t, id, "done")
 			if accepted.Command != s.command || accepted.Object == "" || accepted.Object != done.Object {
 				t.Errorf("accepted as %+v, done as %+v", accepted, done)
 			}
@@ -160,6 +205,9 @@ func TestEveryCommandByMessage(t *testing.T) {
 				plan = strings.TrimPrefix(done.Object, "plan/")
 			}
 			drover.Until(t, "what it asks for", s.so)
+			if told := topic.until(t, id, "done"); told[0] != "accepted" {
+				t.Errorf("the topic tells %v", told)
+			}
 			before := counts()
 			b.send(t, admin, message)
 			if again := b.hear(t, id, "done"); again.Object != done.Object || again.Operation != done.Operation {
@@ -176,6 +224,11 @@ func TestEveryCommandByMessage(t *testing.T) {
 			}
 		})
 	}
+	for id, told := range topic.told { // by now what followed the second time has come, too
+		if said := slices.DeleteFunc(told, func(w string) bool { return w == "progress" }); !slices.Equal(said, []string{"accepted", "done"}) {
+			t.Errorf("of %s the topic tells %v", id, said)
+		}
+	}
 }
 
 // Of a command that takes a while its sender hears that it is accepted, how it goes and
@@ -191,7 +244,7 @@ func TestACommandTellsHowItGoes(t *testing.T) {
 	in, gate := b.inbox(t, "answers-of-admin"), filepath.Join(t.TempDir(), "gate")
 	b.reply = in.queue
 	b.ready(t)
-	topic := rabbitmq.Follow(t, b.URL, "drover.events", "*.command.#")
+	topic := &heeded{rabbitmq.Follow(t, b.URL, "drover.events", "*.command.#"), map[string][]string{}}
 	b.send(t, admin, request("slow", "environment.create", "", `{"name":"demo","template":"gated","parameters":{"gate":"`+gate+`"}}`))
 	if a := in.hear(t, "progress", "slow"); a.Phase != "accepted" || a.Progress != "Deploying" || !strings.HasPrefix(a.Object, "environment/") {
 		t.Errorf("while it goes on its sender hears %+v", a)
@@ -203,26 +256,7 @@ func TestACommandTellsHowItGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.hear(t, "done", "slow")
-	var told []string
-	for deadline := time.After(drover.Patience); !slices.Contains(told, "done"); {
-		select {
-		case d := <-topic:
-			var e struct {
-				Type string
-				Data v1.Change
-			}
-			if err := json.Unmarshal(d.Body, &e); err != nil {
-				t.Fatal(err)
-			}
-			word, is := strings.CutPrefix(e.Type, "dev.drover.command.")
-			if !is || e.Data.Object.Name != "slow" || !strings.HasSuffix(d.RoutingKey, "."+word) {
-				t.Errorf("%s is told as %s: %s", d.RoutingKey, e.Type, d.Body)
-			}
-			told = append(told, word)
-		case <-deadline:
-			t.Fatalf("on the topic it is %v\n%s", told, b.s.Log())
-		}
-	}
+	told := topic.until(t, "slow", "done")
 	for where, words := range map[string][]string{"its sender hears": in.said("slow"), "on the topic it is": told} {
 		if got := slices.Compact(words); !slices.Equal(got, []string{"accepted", "progress", "done"}) {
 			t.Errorf("%s %v", where, words)

@@ -59,9 +59,15 @@ func (b *broker) ship(t *testing.T, token string, bodies [][]byte) (confirmed fu
 }
 
 // exactly holds that there are so many environments and commands, and no more.
-func (b *broker) exactly(t *testing.T, n int) {
+func (b *broker) exactly(t *testing.T, n int, more ...int) {
 	t.Helper()
 	for _, resource := range []string{"environments", "commands"} {
+		n := n
+		if resource == "commands" {
+			for _, m := range more {
+				n += m
+			}
+		}
 		page, err := b.s.Client(t).List(t.Context(), resource, client.ListOptions{Size: 1})
 		if err != nil || int(page.Total) != n {
 			t.Errorf("there are %d %s of %d, %v", page.Total, resource, n, err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/droverhq/drover/api/client"
 	"github.com/droverhq/drover/test/drover"
 )
@@ -95,5 +97,37 @@ func TestCopiesAtTheSameTime(t *testing.T) {
 		if err != nil || len(all.Items) != orders {
 			t.Errorf("there are %d %s, %v", len(all.Items), resource, err)
 		}
+	}
+}
+
+// A command that has expired while no server was there is not done, and its sender hears so
+// from the next server; what was sent beside it is done.
+func TestAnExpiredCommandIsAnswered(t *testing.T) {
+	b := onBroker(t)
+	alice := token(t, b.s, "--org", "acme", "--user", "alice")
+	b.ready(t)
+	b.s.Stop()
+	for id, expires := range map[string]string{"stale": "1", "fresh": ""} {
+		m := amqp.Publishing{ReplyTo: b.reply, Body: request(id, "instance.create", "dinosaurs", fmt.Sprintf(`{"name":%q}`, id)), DeliveryMode: amqp.Persistent, Expiration: expires,
+			Headers: amqp.Table{"authorization": "Bearer " + alice}}
+		sure, err := b.channel.PublishWithDeferredConfirm("", "drover.commands", false, false, m)
+		if err != nil || !sure.Wait() {
+			t.Fatal(err)
+		}
+		if expires != "" {
+			drover.Until(t, "it to be put aside", func() bool {
+				q, err := b.channel.QueueDeclarePassive("drover.dead", true, false, false, false, nil)
+				return err == nil && q.Messages == 1
+			})
+		}
+	}
+	b.s.Start(t)
+	if a := b.refused(t, "stale"); a.Code != "put-aside" || !strings.Contains(a.Reason, "expired") {
+		t.Errorf("its sender hears %+v", a)
+	}
+	c := dial(t, b.s.URL(), alice)
+	awaitPhase(t, c, "fresh", "ready")
+	if all, err := c.List(t.Context(), "dinosaurs", client.ListOptions{}); err != nil || len(all.Items) != 1 {
+		t.Errorf("there are %+v, %v", all.Items, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/droverhq/drover/api/client"
 	"github.com/droverhq/drover/test/drover"
 )
 
@@ -41,6 +42,29 @@ func (b *broker) spoken(t *testing.T, id, name string) string {
 	}
 }
 
+// planHash is what a plan is known by, too.
+func planHash(t *testing.T, c *client.Client, id string) string {
+	t.Helper()
+	o, err := c.Get(t.Context(), "plans", id, "")
+	hash, _ := o.Fields["hash"].(string)
+	if err != nil || len(hash) < 8 {
+		t.Fatalf("the plan %s is %+v, %v", id, o, err)
+	}
+	return hash
+}
+
+// deployed has somebody deploy a repository, which is nowhere, and returns the id of that.
+func deployed(t *testing.T, s *drover.Server, who, name string) string {
+	t.Helper()
+	a := drover.Must(t, drover.Request{Method: "POST", URL: s.URL() + "/api/v1/deployments", Token: who,
+		Body: fmt.Appendf(nil, `{"name":%q,"repository":"https://git.invalid/shop.git","path":"k8s","cluster":"local","namespace":"shop","manual":true}`, name)})
+	var made struct{ ID string }
+	if err := json.Unmarshal(a.Body, &made); err != nil || made.ID == "" {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	return made.ID
+}
+
 // Of another organisation's objects nobody hears more than of those that nobody has: the
 // answers are the same but for the name.
 func TestAnothersObjectsByMessage(t *testing.T) {
@@ -51,7 +75,13 @@ func TestAnothersObjectsByMessage(t *testing.T) {
 	rex := strings.TrimPrefix(b.hear(t, "mine", "done").Object, "instance/")
 	b.send(t, alice, request("shop", "environment.create", "", `{"name":"shop","template":"booth"}`))
 	shop := strings.TrimPrefix(b.hear(t, "shop", "done").Object, "environment/")
+	b.send(t, alice, request("later", "environment.plan", "shop", `{"description":"soon"}`))
+	plan := strings.TrimPrefix(b.hear(t, "later", "done").Object, "plan/")
 	c := dial(t, b.s.URL(), alice)
+	hash := planHash(t, c, plan)
+	shipped := deployed(t, b.s, alice, "shipped")
+	b.send(t, mallory, request("stall", "environment.create", "", `{"name":"stall","template":"booth"}`)) // of her own
+	b.hear(t, "stall", "done")
 	before, err := c.Get(t.Context(), "dinosaurs", "rex", "")
 	if err != nil {
 		t.Fatal(err)
@@ -72,14 +102,21 @@ func TestAnothersObjectsByMessage(t *testing.T) {
 		}, id)
 	}
 	n := 0
-	for _, s := range []struct{ command, subject, data, theirs, none string }{
+	for _, s := range []struct{ command, subject, data, theirs, none string }{ // %s is one of the last two, in data as well
 		{"instance.delete", "dinosaurs/%s", "null", "rex", "rox"},
 		{"instance.delete", "dinosaurs/%s", "null", rex, nobodys(rex)},
 		{"instance.update", "dinosaurs/%s", `{"owner":"mallory"}`, "rex", "rox"},
 		{"instance.update", "dinosaurs/%s", `{"owner":"mallory"}`, rex, nobodys(rex)},
 		{"instance.update", "dinosaurs/%s", `{"nonsense":1}`, "rex", "rox"},
-		{"environment.apply", "%s", `{"plan":"p"}`, "shop", "chop"},
-		{"environment.apply", "%s", `{}`, shop, nobodys(shop)},
+		{"environment.apply", "%s", `{"plan":"` + plan + `"}`, "shop", "chop"},
+		{"environment.apply", "%s", `{"plan":"` + hash + `"}`, shop, nobodys(shop)},
+		{"environment.apply", "stall", `{"plan":"%s"}`, plan, nobodys(plan)},
+		{"environment.apply", "stall", `{"plan":"%s"}`, hash, nobodys(hash)},
+		{"environment.apply", "stall", `{"plan":"%s"}`, hash[:8], nobodys(hash[:8])},
+		{"environment.plan", "%s", `{}`, "shop", "chop"}, // without a template only one that is there can be planned
+		{"environment.plan", "%s", `{}`, shop, nobodys(shop)},
+		{"environment.plan", "%s", `{"destroy":true}`, "shop", "chop"},
+		{"environment.plan", "%s", `{"rollback":true}`, "shop", "chop"},
 		{"environment.destroy", "%s", `{}`, "shop", "chop"},
 		{"environment.destroy", "%s", `{}`, shop, nobodys(shop)},
 		{"environment.extend", "%s", `{"ends":"+4h"}`, "shop", "chop"},
@@ -88,13 +125,15 @@ func TestAnothersObjectsByMessage(t *testing.T) {
 		{"environment.action", "%s/ring", `{"arguments":{"bell":"/dev/null"}}`, "shop", "chop"},
 		{"environment.action", "%s/ring", `{"arguments":{"bell":"/dev/null"}}`, shop, nobodys(shop)},
 		{"environment.action", "%s/nothing", `{}`, "shop", "chop"},
-		{"deployment.sync", "%s", `{}`, "shop", "chop"},
+		{"deployment.sync", "%s", `{}`, "shipped", "skipped"},
+		{"deployment.sync", "%s", `{"revision":"main"}`, shipped, nobodys(shipped)},
 	} {
 		var said []string
 		for _, name := range []string{s.theirs, s.none} {
 			n++
 			id := fmt.Sprintf("steal-%03d", n)
-			b.send(t, mallory, request(id, s.command, fmt.Sprintf(s.subject, name), s.data))
+			fill := func(text string) string { return strings.ReplaceAll(text, "%s", name) }
+			b.send(t, mallory, request(id, s.command, fill(s.subject), fill(s.data)))
 			said = append(said, b.spoken(t, id, name))
 		}
 		if said[0] != said[1] {
@@ -103,10 +142,32 @@ func TestAnothersObjectsByMessage(t *testing.T) {
 		if !strings.Contains(said[0], `"phase":"rejected"`) {
 			t.Errorf("%s of %s with %s is answered %s", s.command, s.theirs, s.data, said[0])
 		}
-		for _, secret := range []string{"acme", "alice", rex, shop} {
-			if strings.Contains(said[0], secret) {
+		for _, secret := range []string{"acme", "alice", rex, shop, plan, hash} {
+			if strings.Contains(said[0], secret) && !strings.Contains(s.data, secret) { // she said it herself
 				t.Errorf("%s of %s says %s: %s", s.command, s.theirs, secret, said[0])
 			}
+		}
+	}
+	// What is made has a name that another organisation has: it is hers, and says no more than
+	// one with a name that nobody has.
+	for _, s := range []struct{ command, subject, data string }{
+		{"environment.plan", "%s", `{"template":"booth"}`},
+		{"environment.create", "", `{"name":"%s","template":"booth"}`},
+	} {
+		var said []string
+		for _, name := range []string{"shop", "chop"} {
+			id := s.command + "-" + name
+			fill := func(text string) string { return strings.ReplaceAll(text, "%s", name) }
+			b.send(t, mallory, request(id, s.command, fill(s.subject), fill(s.data)))
+			made := b.hear(t, id, "done")
+			if made.Object == "environment/"+shop || made.Object == "plan/"+plan {
+				t.Errorf("%s of %s is %s, which is another's", s.command, name, made.Object)
+			}
+			made.Message, made.Object, made.Operation = "", "", ""
+			said = append(said, strings.ReplaceAll(fmt.Sprintf("%+v", made), name, "NAME"))
+		}
+		if said[0] != said[1] {
+			t.Errorf("%s of a name that another has is answered\n%s\nand of one that nobody has\n%s", s.command, said[0], said[1])
 		}
 	}
 	if after, err := c.Get(t.Context(), "dinosaurs", "rex", ""); err != nil || after.Version != before.Version {

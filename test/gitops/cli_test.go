@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	v1 "github.com/droverhq/drover/api/v1"
+	"github.com/droverhq/drover/test/argocd"
 	"github.com/droverhq/drover/test/gitserver"
 )
 
@@ -26,7 +29,9 @@ func byCommandLine(t *testing.T, w *world) {
 			repo := w.git.Repo(t, ns)
 			first := repo.Commit(t, "main", files{"k8s/a.yaml": configMap("a", "1"), "k8s/b.yaml": configMap("b", "1")})
 			w.run(t, "deploy", "create", name, "--repo", repo.URL, "--path", "k8s", "--revision", "main", "--to", cluster+"/"+ns, "--wait")
-			w.value(t, ns, "a", "1")
+			if o, err := w.in(configMaps, ns).Get(t.Context(), "a", metav1.GetOptions{}); err != nil || argocd.Field(o, "data.value") != "1" {
+				t.Errorf("it was waited for, and there is %v: %v", o, err)
+			}
 			until(t, "it to be told", func() bool {
 				got := w.state(t, name)
 				return got.Phase == "deployed" && got.Sync == "Synced" && got.Health == "Healthy" && got.Revision == first && len(got.Resources) == 2

@@ -54,6 +54,15 @@ func (r rows) of(t *testing.T, kind, id string) (spec, phase string) {
 	return spec, phase
 }
 
+// legible tells whether the status of a row can be read.
+func (r rows) legible(t *testing.T, kind, id string) (ok bool) {
+	t.Helper()
+	if err := r.QueryRow("SELECT json_valid(status) FROM object_"+kind+" WHERE id = ?", id).Scan(&ok); err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
 // within waits until a row is as the question asks, no longer than the world does.
 func (r rows) within(t *testing.T, end time.Time, kind, id, what string, is func(spec, phase string) bool) {
 	t.Helper()
@@ -127,6 +136,26 @@ func minuteOfLedger(t *testing.T, w *world) {
 	}
 	if orders() <= before {
 		t.Error("no operation tells that the deployment was put right")
+	}
+
+	named, err := w.k.Client(t).CoreV1().Namespaces().Get(t.Context(), ns, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	space := string(named.UID)
+	right[space], _ = db.of(t, "workspace", space)
+	db.change(t, "UPDATE object_workspace SET spec = json_set(spec, '$.engine', 'elsewhere', '$.namespace', 'kube-system') WHERE id = ?", space)
+	db.change(t, "UPDATE object_syncrun SET spec = json_set(spec, '$.stop', json('true')) WHERE id = ?", run)
+	for _, c := range all { // what is no JSON, without anybody being told
+		db.change(t, "UPDATE object_"+c.kind+" SET status = ? WHERE id = ?", "{garbled", c.id)
+	}
+	w.run(t, "get", "deployments")
+	end = time.Now().Add(time.Minute)
+	db.within(t, end, "workspace", space, "as it was", func(spec, _ string) bool { return spec == right[space] })
+	w.putRightTold(t, ns, space)
+	db.within(t, end, "syncrun", run, "as it was", func(spec, _ string) bool { return spec == right[run] })
+	for _, c := range all {
+		db.within(t, end, c.kind, c.id, "readable", func(_, phase string) bool { return phase == c.phase && db.legible(t, c.kind, c.id) })
 	}
 	before = orders()
 
