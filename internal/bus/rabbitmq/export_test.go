@@ -18,6 +18,9 @@ func Unpack(d amqp.Delivery) bus.Message { return UnpackAt("", d) }
 // UnpackAt is Unpack with a prefix.
 func UnpackAt(prefix string, d amqp.Delivery) bus.Message { return unpack(d, prefix, d.RoutingKey) }
 
+// Lines is how many messages may be on their way to the broker at once.
+const Lines = lines
+
 // Place and Name are inverse to each other.
 var Place, Name = place, name
 

@@ -54,6 +54,43 @@ func TestWaitingIsNoDelivery(t *testing.T) {
 	}
 }
 
+// Who stops while the broker has not yet confirmed the copy that is to wait does not leave
+// the message there twice.
+func TestStoppedWhileACopyIsOnItsWay(t *testing.T) {
+	w := open(t)
+	p, queue := newProxy(t, w.Addr), bustest.Name()
+	b, held := w.bus(t, "url", w.through(p.addr)), make(chan func(), 1)
+	got, stop := bustest.Collect(t, b, queue)
+	for range rabbitmq.Lines { // which are open from then on: to open one takes an answer
+		bustest.Send(t, b, queue, bus.Message{ID: "before"})
+		bustest.Receive(t, got)
+	}
+	stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- b.Consume(ctx, queue, func(context.Context, bus.Delivery) error {
+			held <- p.hold() // it is put where it waits, and nobody hears that
+			return fault.New(fault.Unavailable, "away")
+		})
+	}()
+	w.foreign(t, queue, amqp.Publishing{MessageId: "1", Headers: amqp.Table{"x-drover-later-tries": int64(8)}}) // waits for longer than this takes
+	release := bustest.Receive(t, held)
+	defer release()
+	w.await(t, w.prefix+queue+".later", 1)
+	cancel()
+	release()
+	if err := bustest.Receive(t, ended); err != nil {
+		t.Errorf("consuming ended with %v", err)
+	}
+	q, err := broker.Channel(t, w.URL).QueueDeclarePassive(w.prefix+queue, true, false, false, false, nil)
+	if err != nil || q.Messages != 0 {
+		t.Errorf("it is there %d times more: %v", q.Messages, err)
+	}
+	w.await(t, w.prefix+queue+".later", 1)
+}
+
 // What waits is on the broker's disk, and comes again although the broker was killed.
 func TestWhatWaitsOutlivesTheBroker(t *testing.T) {
 	w := open(t)

@@ -15,7 +15,8 @@ type proxy struct {
 	conns map[net.Conn]bool // false: nothing gets there any more
 	limit int64             // bytes that a connection passes in each direction; 0: all
 	cuts  int
-	made  int // connections that came
+	made  int           // connections that came
+	held  chan struct{} // until it ends, clients hear nothing; nil: they hear everything
 }
 
 func newProxy(t testing.TB, upstream string) *proxy {
@@ -56,8 +57,8 @@ func (p *proxy) serve(client net.Conn) {
 	p.mu.Unlock()
 	pass := func(to, from net.Conn) {
 		if limit == 0 {
-			io.Copy(mouth{to, p}, from) //nolint:errcheck // it is over
-		} else if n, _ := io.CopyN(mouth{to, p}, from, limit); n == limit {
+			io.Copy(mouth{to, p, to == client}, from) //nolint:errcheck // it is over
+		} else if n, _ := io.CopyN(mouth{to, p, to == client}, from, limit); n == limit {
 			p.mu.Lock()
 			p.cuts++
 			p.mu.Unlock()
@@ -88,14 +89,33 @@ func (p *proxy) cutAfter(bytes int64) {
 // mouth says nothing any more once its proxy has fallen silent.
 type mouth struct {
 	net.Conn
-	p *proxy
+	p        *proxy
+	toClient bool
 }
 
 func (m mouth) Write(b []byte) (int, error) {
+	if held := m.p.holds(); held != nil && m.toClient {
+		<-held
+	}
 	if !m.p.talks(m.Conn) {
 		return len(b), nil
 	}
 	return m.Conn.Write(b)
+}
+
+// hold keeps from clients what the broker says, until it is released.
+func (p *proxy) hold() (release func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	held := make(chan struct{})
+	p.held = held
+	return sync.OnceFunc(func() { close(held) })
+}
+
+func (p *proxy) holds() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held
 }
 
 func (p *proxy) talks(to net.Conn) bool {
