@@ -26,7 +26,7 @@ func (s *Service) Bury(ctx context.Context, d bus.Delivery) error {
 	default:
 		o, digest, err := s.record(ctx, &d.Message, e)
 		switch {
-		case errors.Is(err, access.ErrIssuerAway): // those behind it do not wait for that
+		case errors.Is(err, access.ErrIssuerAway) || fault.Is(err, fault.Denied): // those behind it do not wait for that, and an expired token may have been good when it was done
 			why = fault.New(fault.Unavailable, "the broker has put it aside (%s), and whether it was done before cannot be looked up: send it again, with the same id", d.Dead).Because("put-aside")
 		case err != nil:
 			return err
@@ -43,15 +43,13 @@ func (s *Service) Bury(ctx context.Context, d bus.Delivery) error {
 	return nil
 }
 
-// record finds that of a command; nil: there is none, or it is nobody's.
+// record finds that of a command; nil: there is none. Whose it would be must be known.
 func (s *Service) record(ctx context.Context, m *bus.Message, e envelope) (*ledger.Object, string, error) {
-	who, err := s.Authenticator.Authenticate(ctx, tokenOf(m))
-	switch {
-	case errors.Is(err, access.ErrIssuerAway):
-		return nil, "", err
-	case fault.Is(err, fault.Denied) || tokenOf(m) == "":
+	if tokenOf(m) == "" { // nothing was ever done for nobody
 		return nil, "", nil
-	case err != nil:
+	}
+	who, err := s.Authenticator.Authenticate(ctx, tokenOf(m))
+	if err != nil {
 		return nil, "", err
 	}
 	o, err := s.Store.Get(ctx, ledger.Ref{Kind: Kind.Name, ID: ID(who.Org, who.User, e.Source, e.ID)})

@@ -194,7 +194,11 @@ func planPlaced(d Deployment, f Facts) []Action {
 		case t == nil || t.Spec.Deleted:
 			detached = true
 		case t.Status.Access == nil:
-			return append(actions, unusable(hold(slowRetry, true, "waiting for the managed environment %s to be reached%s", name, behind(t.Status.Condition)))...)
+			after := slowRetry
+			if t.Status.Seen != t.Generation && t.Status.Unreached == 0 {
+				after = nameRetry // it is looked at just now, and who wakes its users may have listed them before
+			}
+			return append(actions, unusable(hold(after, true, "waiting for the managed environment %s to be reached%s", name, behind(t.Status.Condition)))...)
 		case len(t.Status.Access.Namespaces) > 0 && !slices.Contains(t.Status.Access.Namespaces, d.Spec.To.Namespace):
 			return append(actions, hold(slowRetry, false, "the managed environment %s does not include the namespace %s", name, d.Spec.To.Namespace)...)
 		}

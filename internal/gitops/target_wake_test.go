@@ -66,6 +66,35 @@ func TestADetachedDeploymentLooksAgain(t *testing.T) {
 	t.Error("whoever misses its environment coming back waits for ever")
 }
 
+// One that comes while its environment is being looked at may be listed by nobody who
+// tells that it was reached: it looks again soon, and seldom once that is known.
+func TestADeploymentLooksAgainWhileItsEnvironmentIsLookedAt(t *testing.T) {
+	d := gitops.Deployment{Spec: gitops.Spec{Repository: "https://h/r", Path: "k8s", Automated: true, To: gitops.To{Target: "prod", Namespace: "shop"}}}
+	for reason, c := range map[string]struct {
+		status gitops.TargetStatus
+		soon   bool
+	}{
+		"nobody has looked at it as it is now": {gitops.TargetStatus{Seen: 1}, true},
+		"it cannot be reached":                 {gitops.TargetStatus{Seen: 1, Unreached: 1}, false},
+		"it has a flaw":                        {gitops.TargetStatus{Seen: 2}, false},
+	} {
+		in := gitops.Target{Status: c.status}
+		in.Generation = 2
+		f := gitops.Facts{Named: true, Wanted: "hub", Engine: &gitops.Engine{ID: "hub", Runtime: "argocd"}, Workspace: &gitops.Workspace{}, Target: &in}
+		found := false
+		for _, a := range gitops.Plan(d, f, time.Now()) {
+			if come, ok := a.(gitops.Come); ok {
+				if found = true; come.After <= soon != c.soon {
+					t.Errorf("%s: it looks again after %v", reason, come.After)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s: it never looks again", reason)
+		}
+	}
+}
+
 func TestDeploymentsFollowWhatAnEnvironmentIncludes(t *testing.T) {
 	for reason, c := range map[string]struct {
 		before func(d *desk) // what is so before

@@ -2,7 +2,7 @@ package ledger
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"time"
 
 	"github.com/droverhq/drover/internal/fault"
@@ -32,10 +32,14 @@ func Discard(ctx context.Context, keeper interface {
 // unknown tells whether an error is that of a commit which may yet have been written,
 // whatever others have said around it.
 func unknown(err error) bool {
-	for e := (*fault.Error)(nil); errors.As(err, &e); err = e.Unwrap() {
-		if e.Reason == ReasonUnknown {
-			return true
-		}
+	if e, ok := err.(*fault.Error); ok && e.Reason == ReasonUnknown { //nolint:errorlint // each link is looked at
+		return true
+	}
+	switch e := err.(type) { //nolint:errorlint // as above
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), unknown)
+	case interface{ Unwrap() error }:
+		return unknown(e.Unwrap())
 	}
 	return false
 }

@@ -39,6 +39,7 @@ func TestDiscard(t *testing.T) {
 		{"the caller has left", left, fault.New(fault.Unavailable, "busy").Because("database-busy"), []string{"a", "b"}},
 		{"it may have been written", t.Context(), unknown, nil},
 		{"somebody has wrapped that", t.Context(), fmt.Errorf("cannot: %w", unknown), nil},
+		{"it is the second of two", t.Context(), fmt.Errorf("%w: %w", fault.New(fault.Conflict, "no"), unknown), nil},
 		{"somebody has given it another reason", t.Context(), fault.New(fault.Internal, "no: %w", unknown).Because("other"), nil},
 	} {
 		var gone shredder

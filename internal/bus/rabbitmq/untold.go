@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"context"
+	"math"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -22,7 +23,7 @@ const stale = 24 * time.Hour
 // told of before.
 func declareUntold(ch *amqp.Channel, queue, dead string) error {
 	if _, err := ch.QueueDeclare(untold(queue), true, false, false, false, amqp.Table{
-		"x-queue-type": "quorum", "x-message-ttl": stale.Milliseconds(), "x-delivery-limit": int32(deliveries),
+		"x-queue-type": "quorum", "x-message-ttl": stale.Milliseconds(), "x-delivery-limit": int32(math.MaxInt32), // its age is its bound
 	}); err != nil {
 		return err
 	}

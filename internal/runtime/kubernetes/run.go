@@ -51,12 +51,13 @@ func (m *memory) tries(doc document, message string, began, now time.Time) time.
 	return pause
 }
 
-// rests is how long a sync run that failed is left alone, whoever wakes it.
+// rests is how long a sync run that failed is left alone, whoever wakes it, and whatever
+// the clock was when that was written.
 func (m *memory) rests(doc document, now time.Time) time.Duration {
 	if !doc.manual() || !m.asked(doc) || m.Sync == nil || m.Sync.ID != doc.Deployment.Run {
 		return 0
 	}
-	return max(m.Again.Sub(now), 0)
+	return min(max(m.Again.Sub(now), 0), maxPause)
 }
 
 // ran tells how the sync run goes that a body asks for, with what it did; nil: it asks
